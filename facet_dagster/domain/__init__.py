@@ -1,0 +1,1 @@
+"""Frozen values of the funnel. Imports nothing of the project but ``errors``."""

@@ -1,0 +1,206 @@
+"""Rows of the lineage ledger: append-only facts, each with an id that is a hash of what it says.
+
+One fact class is one table. Appending a fact whose id is there already changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from facet_dagster.domain.ids import digest
+from facet_dagster.domain.outcome import StageResult, Value, Verdict
+
+
+class Fact(Value):
+    """Base of all ledger rows. ``identity`` names the fields that make the id; empty means all."""
+
+    identity: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def fact_id(self) -> str:
+        """64 hex digits."""
+        data = self.model_dump(mode="json")
+        return digest({name: data[name] for name in self.identity or data})
+
+
+class ArtifactFact(Fact):
+    """A blob in the artifact store; ``kind`` says what it is (``skill.text``, ``scenario``, ...)."""
+
+    identity = ("sha256",)
+    sha256: str
+    kind: str
+    size: int
+
+
+class RawSkillFact(Fact):
+    """A collected SKILL.md (``value`` is a RawSkill)."""
+
+    identity = ("skill",)
+    skill: str
+    bucket: str
+    value: dict[str, Any]
+
+
+class SkillFact(Fact):
+    """What stage 1 decided about a skill, under one version of the curation."""
+
+    identity = ("skill", "version")
+    skill: str
+    version: str
+    bucket: str
+    name: str
+    family: str = ""
+    licence: str = ""
+    origin: str
+    verdict: Verdict
+    reason: str = ""
+    message: str = ""
+    duplicate_of: str | None = None
+
+
+class HypothesisFact(Fact):
+    """A scenario in which a skill would be used."""
+
+    identity = ("skill", "title", "situation")
+    skill: str
+    title: str
+    situation: str
+
+
+class CandidateFact(Fact):
+    """A proposed pair and what the judge said."""
+
+    identity = ("candidate", "version")
+    candidate: str
+    version: str
+    first: str
+    second: str
+    anchor: str
+    score: float
+    verdict: Verdict
+    reason: str = ""
+    message: str = ""
+
+
+class SeedFact(Fact):
+    """A selected pair: one partition."""
+
+    identity = ("key",)
+    key: str
+    candidate: str
+    first: str
+    second: str
+    scenario: str
+
+
+class EdgeFact(Fact):
+    """``child`` was made from ``parent``: the lineage that ``ancestors`` walks."""
+
+    identity = ("child", "parent")
+    child: str
+    parent: str
+    kind: str
+
+
+class AttemptFact(Fact):
+    """One build, draft, validation or repair. ``artifact`` holds its content."""
+
+    identity = ("stage", "key", "kind", "round", "artifact")
+    stage: str
+    key: str
+    kind: str
+    round: int
+    ok: bool
+    component: str = ""
+    summary: str = ""
+    artifact: str | None = None
+
+
+class ModelCallFact(Fact):
+    """One request for a reply. ``origin``: live, cache or tape. Never holds a key or a header."""
+
+    identity = ("call", "cache_key", "subject", "turn", "origin", "run_id", "stamp")
+    call: str
+    cache_key: str
+    tape_key: str
+    subject: str
+    attempt: int
+    turn: int
+    origin: str
+    model: str
+    prompt_tokens: int
+    completion_tokens: int
+    malformed: bool
+    reply: str
+    seconds: float
+    run_id: str = ""
+    stamp: str = ""
+
+
+class ReplyFact(Fact):
+    """A paid reply, by content-addressed key: the model-call cache."""
+
+    identity = ("cache_key",)
+    cache_key: str
+    call: str
+    model: str
+    reply: str
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class TrialFact(Fact):
+    """One trial of one draft; ``draft`` is the draft's digest, ``repeat`` counts from 0."""
+
+    identity = ("stage", "key", "kind", "draft", "repeat")
+    stage: str
+    key: str
+    kind: str
+    draft: str
+    round: int
+    repeat: int
+    reward: int | None
+    exit_code: int | None
+    seconds: float
+
+
+class CheckFact(Fact):
+    """One check of one trial (``trial`` is the TrialFact's id)."""
+
+    identity = ("trial", "check")
+    trial: str
+    check: str
+    requirement: str
+    status: str
+    message: str
+
+
+class StageFact(Fact):
+    """A StageResult as stored: the unit of resume."""
+
+    identity = ("stage", "key", "input_digest")
+    stage: str
+    key: str
+    input_digest: str
+    verdict: Verdict
+    reason: str = ""
+    component: str = ""
+    rejected_at: str = ""
+    result: StageResult
+
+
+FACTS: tuple[type[Fact], ...] = (
+    ArtifactFact,
+    RawSkillFact,
+    SkillFact,
+    HypothesisFact,
+    CandidateFact,
+    SeedFact,
+    EdgeFact,
+    AttemptFact,
+    ModelCallFact,
+    ReplyFact,
+    TrialFact,
+    CheckFact,
+    StageFact,
+)

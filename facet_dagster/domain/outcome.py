@@ -1,0 +1,138 @@
+"""Verdicts, reasons and components: a bad task is data.
+
+``Reason`` is closed. ``POLICY`` says for each reason whether a repair may help and which component
+is blamed before a classifier has spoken.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Value(BaseModel):
+    """Base of every domain value: frozen, and strict about unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Verdict(StrEnum):
+    """What a stage computed about one key."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    NOT_REACHED = "not_reached"  # an earlier stage rejected it
+
+
+class Component(StrEnum):
+    """The part of a task that a repair may write (paper, Table 8)."""
+
+    SKILL = "skill"
+    SEED = "seed"
+    SCENARIO = "scenario"
+    ENVIRONMENT = "environment"
+    INSTRUCTION = "instruction"
+    SOLUTION = "solution"
+    VERIFIER = "verifier"
+
+
+class Reason(StrEnum):
+    """Why something was rejected."""
+
+    SKILL_UNREADABLE = "skill.unreadable"
+    SKILL_NO_TITLE = "skill.no_title"
+    SKILL_EMPTY = "skill.empty"
+    SKILL_OVERSIZED = "skill.oversized"
+    SKILL_UNSAFE = "skill.unsafe"
+    SKILL_PRIVATE_NETWORK = "skill.private_network"
+    SKILL_INJECTION = "skill.prompt_injection"
+    SKILL_LICENCE = "skill.licence"
+    SKILL_DUPLICATE = "skill.duplicate"
+    SKILL_NEAR_DUPLICATE = "skill.near_duplicate"
+    SEED_REFUSED = "seed.refused_by_judge"
+    SEED_DUPLICATE = "seed.duplicate"
+    SEED_NOT_SELECTED = "seed.not_selected"
+    SCENARIO_MISALIGNED = "scenario.misaligned"
+    ENVIRONMENT_POLICY = "environment.policy_violation"
+    ENVIRONMENT_BUILD_FAILED = "environment.build_failed"
+    ENVIRONMENT_REPAIR_EXHAUSTED = "environment.repair_exhausted"
+    TASK_POLICY = "task.policy_violation"
+    TASK_BASELINE_PASSED = "task.baseline_passed"
+    TASK_SOLUTION_CRASHED = "task.solution_crashed"
+    TASK_ORACLE_FAILED = "task.oracle_failed"
+    TASK_VERIFIER_BROKEN = "task.verifier_broken"
+    TASK_TIMEOUT = "task.timeout"
+    TASK_RESOURCES = "task.resource_limit"
+    TASK_FLAKY = "task.flaky"
+    TASK_REPAIR_EXHAUSTED = "task.repair_exhausted"
+    TASK_INFEASIBLE = "task.infeasible"
+    TASK_SOLUTION_LEAKED = "task.solution_leaked"
+    LLM_MALFORMED = "llm.malformed_reply"
+
+
+class Policy(NamedTuple):
+    repairable: bool
+    component: Component
+
+
+_FINAL = {
+    Component.SKILL: [r for r in Reason if r.startswith("skill.")],
+    Component.SEED: [r for r in Reason if r.startswith("seed.")],
+}
+POLICY: dict[Reason, Policy] = {
+    **{reason: Policy(False, part) for part, reasons in _FINAL.items() for reason in reasons},
+    Reason.SCENARIO_MISALIGNED: Policy(False, Component.SCENARIO),
+    Reason.ENVIRONMENT_POLICY: Policy(True, Component.ENVIRONMENT),
+    Reason.ENVIRONMENT_BUILD_FAILED: Policy(True, Component.ENVIRONMENT),
+    Reason.ENVIRONMENT_REPAIR_EXHAUSTED: Policy(False, Component.ENVIRONMENT),
+    Reason.TASK_POLICY: Policy(True, Component.VERIFIER),
+    Reason.TASK_BASELINE_PASSED: Policy(True, Component.VERIFIER),
+    Reason.TASK_SOLUTION_CRASHED: Policy(True, Component.SOLUTION),
+    Reason.TASK_ORACLE_FAILED: Policy(True, Component.VERIFIER),
+    Reason.TASK_VERIFIER_BROKEN: Policy(True, Component.VERIFIER),
+    Reason.TASK_TIMEOUT: Policy(True, Component.SOLUTION),
+    Reason.TASK_RESOURCES: Policy(True, Component.SOLUTION),
+    Reason.TASK_FLAKY: Policy(False, Component.VERIFIER),
+    Reason.TASK_REPAIR_EXHAUSTED: Policy(False, Component.VERIFIER),
+    Reason.TASK_INFEASIBLE: Policy(False, Component.INSTRUCTION),
+    Reason.TASK_SOLUTION_LEAKED: Policy(True, Component.ENVIRONMENT),
+    Reason.LLM_MALFORMED: Policy(False, Component.SCENARIO),
+}
+
+
+class Rejection(Value):
+    """A computed refusal: reason, blamed component, one sentence, and bounded evidence."""
+
+    reason: Reason
+    component: Component
+    message: str
+    evidence: dict[str, Any] = {}
+
+
+def reject(reason: Reason, message: str, *, component: Component | None = None, **evidence: Any) -> Rejection:
+    """A Rejection whose component, unless given, comes from POLICY."""
+    return Rejection(
+        reason=reason, component=component or POLICY[reason].component, message=message, evidence=evidence
+    )
+
+
+class StageResult(Value):
+    """What one stage computed for one key: the unit of resume, of a partition and of the funnel.
+
+    ``output`` is the artifact (sha256) that holds the value; ``numbers`` are counts shown in the UI;
+    ``cached`` is true when the result was read back, not computed, in this run.
+    """
+
+    stage: str
+    key: str
+    input_digest: str
+    verdict: Verdict
+    rejection: Rejection | None = None
+    rejected_at: str | None = None
+    output: str | None = None
+    numbers: dict[str, float] = {}
+    seconds: float = 0.0
+    run_id: str = ""
+    cached: bool = False

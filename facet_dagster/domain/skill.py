@@ -1,0 +1,78 @@
+"""Skills: what was collected, and what cleaning made of it (paper, section 3.1 and Tables 3, 4)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from facet_dagster.domain.outcome import Rejection, Value
+
+
+class Family(StrEnum):
+    """The five parent categories of the paper's Table 3."""
+
+    AI = "ai"
+    SOFTWARE = "software"
+    DATA = "data"
+    DOCUMENTS = "documents"
+    MULTIMEDIA = "multimedia"
+
+
+class PackageFacts(Value):
+    """What lies beside the SKILL.md."""
+
+    files: int = 1
+    scripts: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+
+
+class RawSkill(Value):
+    """One SKILL.md as collected.
+
+    ``id`` is ``<source kind>-<32 hex>`` of content plus source (never a name: names collide);
+    ``origin`` says where it was found; ``text`` is the artifact (sha256) with the raw bytes.
+    """
+
+    id: str
+    source: str
+    origin: str
+    owner: str = ""
+    slug: str = ""
+    text: str
+    size: int
+    licence_hint: str = ""
+    facts: PackageFacts = PackageFacts()
+
+
+class Licence(Value):
+    """``spdx`` identifier, whether redistribution is allowed, and the evidence for it."""
+
+    spdx: str
+    allowed: bool
+    share_alike: bool = False
+    evidence: str
+
+
+class Skill(Value):
+    """A skill that survived cleaning. ``body`` is Markdown without front matter."""
+
+    id: str
+    name: str
+    title: str
+    description: str
+    body: str
+    family: Family
+    licence: Licence
+    source: str
+    origin: str
+    notes: tuple[str, ...] = ()
+    facts: PackageFacts = PackageFacts()
+
+
+class Curated(Value):
+    """The outcome of stage 1 for one raw skill: exactly one of ``skill`` and ``rejection``."""
+
+    id: str
+    origin: str
+    skill: Skill | None = None
+    rejection: Rejection | None = None
+    duplicate_of: str | None = None

@@ -1,0 +1,68 @@
+"""What a container run needs and gives."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from facet_dagster.domain.outcome import Value
+
+
+class Limits(Value):
+    """Caps of one container. Times in seconds, memory and sizes in bytes."""
+
+    seconds: float = 120.0
+    memory: int = 1024 * 1024 * 1024
+    cpus: float = 1.0
+    pids: int = 256
+    output: int = 64 * 1024
+    disk: int = 512 * 1024 * 1024
+    archive: int = 64 * 1024 * 1024
+    entries: int = 20_000
+
+
+class End(StrEnum):
+    """How a program ended. Engine trouble is not here: it is a SandboxError."""
+
+    EXITED = "exited"
+    TIMEOUT = "timeout"
+    OOM = "oom"
+    DISK = "disk"
+
+
+class ExecResult(Value):
+    """A program ran: how it ended, its exit code, and the tail of its output (undecodable bytes replaced)."""
+
+    end: End
+    exit_code: int
+    output: str
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return self.end is End.EXITED and self.exit_code == 0
+
+
+class CheckResult(Value):
+    """One verifier check. ``blocked``: a check that it depends on did not pass."""
+
+    id: str
+    requirement: str
+    status: Literal["pass", "fail", "error", "blocked"]
+    message: str = ""
+
+
+class TrialKind(StrEnum):
+    BASELINE = "baseline"
+    ORACLE = "oracle"
+
+
+class Trial(Value):
+    """Solution container, artifacts, verifier container. ``reward`` is None when no valid reward was written."""
+
+    kind: TrialKind
+    reward: int | None
+    checks: tuple[CheckResult, ...]
+    solution: ExecResult | None
+    verifier: ExecResult
+    seconds: float

@@ -1,0 +1,201 @@
+"""One engine for every stage: resume, record, count, re-emit.
+
+A stage is a function from a key to an Outcome. ``run_stage`` looks each key up in the ledger first
+(under a claim, so that two processes never compute the same result), computes what is missing with
+bounded concurrency, records it, and hands every result, old or new, to ``emit``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+from facet_dagster.domain.facts import ArtifactFact, EdgeFact, Fact, StageFact
+from facet_dagster.domain.ids import digest, to_json
+from facet_dagster.domain.outcome import Reason, Rejection, StageResult, Verdict, reject
+from facet_dagster.errors import MalformedReply, PortError
+from facet_dagster.ports import ArtifactStore, Ledger
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a stage says about one key: a value, a rejection, or both (a rejected value is kept)."""
+
+    value: BaseModel | None = None
+    rejection: Rejection | None = None
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    facts: tuple[Fact, ...] = ()
+    parents: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """One key to do: the input's digest decides whether a stored result still stands."""
+
+    key: str
+    input_digest: str
+    upstream: StageResult | None = None
+
+
+@dataclass
+class StageReport:
+    """What happened in one run of a stage. ``failed`` maps keys to infrastructure trouble."""
+
+    stage: str
+    results: list[StageResult] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def computed(self) -> int:
+        return sum(not r.cached for r in self.results)
+
+
+Compute = Callable[[str], Outcome]
+
+
+def input_digest(stage: str, version: str, *parts: object) -> str:
+    """Digest of everything a result depends on: the stage, its code and prompts, its inputs."""
+    return digest([stage, version, list(parts)])
+
+
+def run_stage(
+    stage: str,
+    work: Sequence[Work],
+    compute: Compute,
+    *,
+    ledger: Ledger,
+    store: ArtifactStore,
+    emit: Callable[[Sequence[StageResult]], None],
+    workers: int = 2,
+    run_id: str = "",
+    flush: int = 100,
+) -> StageReport:
+    """Run ``compute`` for every key that has no stored result; emit each result once, in batches.
+
+    A PortError of one key is recorded in ``report.failed`` and the others go on; anything else is a
+    bug and propagates. The caller fails its run when ``failed`` is not empty.
+    """
+    report = StageReport(stage)
+    pending: list[StageResult] = []
+
+    def drain(least: int) -> None:
+        if len(pending) >= least:
+            emit(list(pending))
+            report.results.extend(pending)
+            pending.clear()
+
+    def one(item: Work) -> StageResult:
+        return settle(stage, item, compute, ledger=ledger, store=store, run_id=run_id)
+
+    for item, future in _bounded(one, work, workers):
+        try:
+            pending.append(future.result())
+        except PortError as error:
+            report.failed[item.key] = str(error)
+        drain(flush)
+    drain(1)
+    return report
+
+
+def _bounded(
+    one: Callable[[Work], StageResult], work: Sequence[Work], workers: int
+) -> Iterator[tuple[Work, Future[StageResult]]]:
+    """At most ``workers`` in flight; after a bug nothing new starts."""
+    queue = list(reversed(work))
+    flying: dict[Future[StageResult], Work] = {}
+    with ThreadPoolExecutor(workers) as pool:
+        while queue or flying:
+            while queue and len(flying) < workers:
+                item = queue.pop()
+                flying[pool.submit(one, item)] = item
+            done, _ = wait(flying, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield flying.pop(future), future
+
+
+def settle(
+    stage: str, item: Work, compute: Compute, *, ledger: Ledger, store: ArtifactStore, run_id: str
+) -> StageResult:
+    """The stored result of one key, or a new one, computed under a claim and recorded before it is returned."""
+    if item.upstream is not None and item.upstream.verdict is not Verdict.ACCEPTED:
+        return _not_reached(stage, item, run_id)
+    with ledger.claim(f"{stage}/{item.key}"):
+        stored = ledger.find(StageFact, stage=stage, key=item.key, input_digest=item.input_digest)
+        if stored:
+            return stored[0].result.model_copy(update={"cached": True, "run_id": run_id})
+        began = time.monotonic()
+        try:
+            outcome = compute(item.key)
+        except MalformedReply as error:
+            outcome = Outcome(rejection=_malformed(error))
+        return _record(
+            stage, item, outcome, time.monotonic() - began, ledger=ledger, store=store, run_id=run_id
+        )
+
+
+def _malformed(error: MalformedReply) -> Rejection:
+    return reject(
+        Reason.LLM_MALFORMED, str(error), problem=error.problem[:2000], reply_tail=error.raw[-1000:]
+    )
+
+
+def _not_reached(stage: str, item: Work, run_id: str) -> StageResult:
+    assert item.upstream is not None
+    return StageResult(
+        stage=stage,
+        key=item.key,
+        input_digest=item.input_digest,
+        verdict=Verdict.NOT_REACHED,
+        rejection=item.upstream.rejection,
+        rejected_at=item.upstream.rejected_at or item.upstream.stage,
+        run_id=run_id,
+    )
+
+
+def _record(
+    stage: str,
+    item: Work,
+    outcome: Outcome,
+    seconds: float,
+    *,
+    ledger: Ledger,
+    store: ArtifactStore,
+    run_id: str,
+) -> StageResult:
+    facts: list[Fact] = list(outcome.facts)
+    output = None
+    if outcome.value is not None:
+        data = to_json(outcome.value).encode()
+        output = store.put(data)
+        facts.append(ArtifactFact(sha256=output, kind=stage, size=len(data)))
+    result = StageResult(
+        stage=stage,
+        key=item.key,
+        input_digest=item.input_digest,
+        verdict=Verdict.REJECTED if outcome.rejection else Verdict.ACCEPTED,
+        rejection=outcome.rejection,
+        rejected_at=stage if outcome.rejection else None,
+        output=output,
+        numbers=dict(outcome.numbers),
+        seconds=round(seconds, 3),
+        run_id=run_id,
+    )
+    facts += [EdgeFact(child=item.key, parent=parent, kind=kind) for parent, kind in outcome.parents]
+    facts.append(
+        StageFact(
+            stage=stage,
+            key=item.key,
+            input_digest=item.input_digest,
+            verdict=result.verdict,
+            reason=outcome.rejection.reason if outcome.rejection else "",
+            component=outcome.rejection.component if outcome.rejection else "",
+            rejected_at=result.rejected_at or "",
+            result=result,
+        )
+    )
+    ledger.append(facts)
+    return result

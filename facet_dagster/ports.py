@@ -1,0 +1,238 @@
+"""Read me first: everything the funnel needs from the outside world.
+
+Six protocols. Stages take them as keyword arguments; ``adapters/`` holds one class a file, named
+<Vendor><Port>; ``adapters/memory.py`` holds an in-memory twin of each, for tests. Every method raises
+the PortError of its port when the service fails, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from facet_dagster.domain.facts import Fact
+from facet_dagster.domain.trial import ExecResult, Limits
+
+Reply = TypeVar("Reply", bound=BaseModel)
+AnyFact = TypeVar("AnyFact", bound=Fact)
+Vectors = NDArray[np.float32]
+
+
+class LLM(Protocol):
+    """A model behind a cache, a tape or a provider."""
+
+    def ask(
+        self,
+        call: str,
+        variables: Mapping[str, Any],
+        schema: type[Reply],
+        *,
+        subject: str,
+        attempt: int = 0,
+    ) -> Reply:
+        """Render prompt ``call`` with ``variables`` and return the reply as ``schema``.
+
+        ``subject`` is the skill, candidate or seed that pays; ``attempt`` > 0 asks anew for the same
+        variables. One repair call is made on a malformed reply.
+
+        Raises MalformedReply (data: the caller rejects the subject), TapeMiss, or another LLMError.
+        """
+        ...
+
+    def pin(self, name: str, subject: str, compute: Callable[[], list[str]]) -> list[str]:
+        """A decision that depends on this machine's arithmetic (a ranking), kept with the replies.
+
+        Returns ``compute()``; a replay returns what was recorded under (name, subject) instead, so that
+        a tape works where vectors differ in the last digit.
+        """
+        ...
+
+
+class Embedder(Protocol):
+    """Text to unit vectors."""
+
+    @property
+    def name(self) -> str:
+        """Model and number format; part of every cached vector's key."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Float32 array of shape (len(texts), dim), rows of norm 1. Raises EmbedderError."""
+        ...
+
+
+@dataclass(frozen=True)
+class Point:
+    """A vector with an id (any text) and flat text payload."""
+
+    id: str
+    vector: Sequence[float]
+    payload: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Hit:
+    id: str
+    score: float
+    payload: Mapping[str, str]
+
+
+class VectorStore(Protocol):
+    """One collection, cosine distance. Raises VectorStoreError."""
+
+    def upsert(self, points: Sequence[Point]) -> None: ...
+
+    def query(
+        self, vectors: Sequence[Sequence[float]], *, limit: int, where: Mapping[str, str] | None = None
+    ) -> list[list[Hit]]:
+        """For each vector the ``limit`` nearest points whose payload equals ``where``, best first, ties by id."""
+        ...
+
+    def ids(self) -> set[str]: ...
+
+    def delete(self, ids: Sequence[str]) -> None: ...
+
+    def close(self) -> None:
+        """Release files and locks; the object is not usable afterwards."""
+        ...
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """Files of a build, ``Dockerfile`` included: relative path -> bytes. Paths in ``executable`` get mode 755."""
+
+    files: Mapping[str, bytes]
+    executable: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Built:
+    """``image`` is a tag made of the context's hash; ``reused`` when it was there already."""
+
+    image: str
+    reused: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class BuildFailed:
+    """The Dockerfile's fault, not the engine's. ``log_tail`` is bounded plain text."""
+
+    step: str
+    exit_code: int | None
+    log_tail: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ImageInfo:
+    id: str
+    env: Mapping[str, str]
+    user: str
+    labels: Mapping[str, str]
+    size: int
+
+
+@dataclass(frozen=True)
+class Put:
+    """An archive (uncompressed tar) unpacked below ``target`` before the program starts."""
+
+    target: str
+    archive: bytes
+
+
+@dataclass(frozen=True)
+class Run:
+    """One program in one fresh container, without network, removed afterwards.
+
+    ``argv`` is the container's command under an init; ``collect`` are absolute paths read back as
+    archives after it ended. All limits of ``limits`` are enforced, with the whole process tree killed.
+    """
+
+    image: str
+    argv: tuple[str, ...]
+    subject: str
+    user: str = "root"
+    workdir: str = "/"
+    env: Mapping[str, str] = field(default_factory=dict)
+    put: tuple[Put, ...] = ()
+    collect: tuple[str, ...] = ()
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """``collected`` maps each path of ``Run.collect`` to an archive of regular files, folders and links
+    below it (names relative to the path's parent), or None when the path does not exist."""
+
+    program: ExecResult
+    collected: Mapping[str, bytes | None]
+
+
+@dataclass(frozen=True)
+class Reaped:
+    containers: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+
+
+class Sandbox(Protocol):
+    """A container engine for hostile code. A program that fails is data; SandboxError is engine trouble."""
+
+    def build(self, context: BuildContext, *, subject: str, seconds: float = 600.0) -> Built | BuildFailed:
+        """Build once per content. A build over ``seconds`` is a BuildFailed with step ``timeout``."""
+        ...
+
+    def run(self, run: Run) -> RunOutcome: ...
+
+    def read(self, image: str, path: str, limits: Limits = Limits()) -> bytes | None:
+        """Archive of ``path`` from a container of ``image`` that is created and never started; None if absent."""
+        ...
+
+    def image(self, name: str) -> ImageInfo | None: ...
+
+    def remove_image(self, image: str) -> None: ...
+
+    def reap(self, *, images: bool = False, everything: bool = False) -> Reaped:
+        """Remove what dead processes left behind; ``everything`` also what live ones own, ``images`` also
+        task images (base images never)."""
+        ...
+
+
+class ArtifactStore(Protocol):
+    """Content-addressed blobs. Raises LedgerError."""
+
+    def put(self, data: bytes) -> str:
+        """Store and return the sha256 (64 hex digits)."""
+        ...
+
+    def get(self, sha256: str) -> bytes: ...
+
+    def has(self, sha256: str) -> bool: ...
+
+
+class Ledger(Protocol):
+    """Append-only lineage. Raises LedgerError."""
+
+    def append(self, facts: Iterable[Fact]) -> None:
+        """Store all or none; facts whose id is there already are left as they are."""
+        ...
+
+    def find(self, kind: type[AnyFact], **where: Any) -> list[AnyFact]:
+        """Facts whose columns equal ``where`` (a list or set means "in"), in the order of appending."""
+        ...
+
+    def claim(self, name: str) -> AbstractContextManager[None]:
+        """Hold ``name`` against every other process; waits; released when the process dies."""
+        ...
+
+    def ancestors(self, ident: str) -> list[tuple[int, str, str, str]]:
+        """Edges (depth, child, parent, kind) from ``ident`` up to its sources, nearest first."""
+        ...

@@ -1,0 +1,55 @@
+"""All settings, from the environment (``FACET_*``) or ``.env``; defaults are the paper's values where it gives one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from facet_dagster.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Settings(BaseSettings):
+    """One instance per process, made by the composition roots (``definitions``, ``cli``) alone."""
+
+    model_config = SettingsConfigDict(env_prefix="FACET_", env_file=".env", extra="ignore", frozen=True)
+
+    home: Path = Field(default=ROOT / ".facet", description="everything that runs lives here")
+    postgres_url: str = Field(default="", description="a PostgreSQL server; empty: the embedded one")
+    qdrant_url: str = Field(default="", description="a Qdrant server; empty: the embedded shard")
+    model: str = Field(default="", description="any litellm model; empty: replay the tape")
+    api_base: str = Field(default="", description="endpoint of an OpenAI-compatible server")
+    model_seconds: float = Field(default=600.0, description="limit of one model call")
+    max_tokens: int = Field(default=16_384, ge=256)
+    temperature: float = 0.7
+    tape: Path = Field(
+        default=ROOT / "examples" / "tapes" / "demo.jsonl", description="replayed without a model"
+    )
+    record: Path | None = Field(default=None, description="a live run appends its replies here")
+    skills: Path = Field(default=ROOT / "examples" / "skills", description="what the demo ingests")
+    embedder_dtype: str = Field(default="auto", pattern="^(auto|float32|bfloat16)$")
+    base_image: str = "python:3.11-slim-bookworm"
+    seeds: int = Field(default=10, ge=1, description="how many pairs are selected in one selection")
+    neighbours: int = Field(default=2, ge=1, description="candidate partners proposed for each skill")
+    environment_repairs: int = Field(default=3, ge=0, description="paper, section 3.3")
+    task_repairs: int = Field(default=5, ge=0, description="paper, Table 8")
+    workers: int = Field(default=2, ge=1, le=64, description="keys in flight inside one stage")
+    llm_workers: int = Field(
+        default=4, ge=1, le=256, description="keys in flight in stages that wait for a model"
+    )
+    trial_seconds: float = Field(default=120.0, gt=0)
+    build_seconds: float = Field(default=600.0, gt=0)
+    ui_port: int = Field(default=3000, ge=1, le=65_535)
+
+
+def load_settings() -> Settings:
+    """Read the environment. Raises ConfigError naming each wrong variable."""
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        wrong = "; ".join(f"FACET_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
+        raise ConfigError(f"Settings are wrong: {wrong}. Correct the environment or .env.") from error
+    return settings.model_copy(update={"home": settings.home.absolute()})
