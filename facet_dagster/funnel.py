@@ -132,15 +132,11 @@ def settle(
             outcome = compute(item.key)
         except MalformedReply as error:
             outcome = Outcome(rejection=_malformed(error))
-        return _record(
-            stage, item, outcome, time.monotonic() - began, ledger=ledger, store=store, run_id=run_id
-        )
+        return _record(stage, item, outcome, time.monotonic() - began, ledger=ledger, store=store, run_id=run_id)
 
 
 def _malformed(error: MalformedReply) -> Rejection:
-    return reject(
-        Reason.LLM_MALFORMED, str(error), problem=error.problem[:2000], reply_tail=error.raw[-1000:]
-    )
+    return reject(Reason.LLM_MALFORMED, str(error), problem=error.problem[:2000], reply_tail=error.raw[-1000:])
 
 
 def _not_reached(stage: str, item: Work, run_id: str) -> StageResult:

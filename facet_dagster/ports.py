@@ -163,7 +163,7 @@ class Run:
     env: Mapping[str, str] = field(default_factory=dict)
     put: tuple[Put, ...] = ()
     collect: tuple[str, ...] = ()
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Sandbox(Protocol):
 
     def run(self, run: Run) -> RunOutcome: ...
 
-    def read(self, image: str, path: str, limits: Limits = Limits()) -> bytes | None:
+    def read(self, image: str, path: str, limits: Limits | None = None) -> bytes | None:
         """Archive of ``path`` from a container of ``image`` that is created and never started; None if absent."""
         ...
 

@@ -25,9 +25,7 @@ class Settings(BaseSettings):
     model_seconds: float = Field(default=600.0, description="limit of one model call")
     max_tokens: int = Field(default=16_384, ge=256)
     temperature: float = 0.7
-    tape: Path = Field(
-        default=ROOT / "examples" / "tapes" / "demo.jsonl", description="replayed without a model"
-    )
+    tape: Path = Field(default=ROOT / "examples" / "tapes" / "demo.jsonl", description="replayed without a model")
     record: Path | None = Field(default=None, description="a live run appends its replies here")
     skills: Path = Field(default=ROOT / "examples" / "skills", description="what the demo ingests")
     embedder_dtype: str = Field(default="auto", pattern="^(auto|float32|bfloat16)$")
@@ -37,9 +35,7 @@ class Settings(BaseSettings):
     environment_repairs: int = Field(default=3, ge=0, description="paper, section 3.3")
     task_repairs: int = Field(default=5, ge=0, description="paper, Table 8")
     workers: int = Field(default=2, ge=1, le=64, description="keys in flight inside one stage")
-    llm_workers: int = Field(
-        default=4, ge=1, le=256, description="keys in flight in stages that wait for a model"
-    )
+    llm_workers: int = Field(default=4, ge=1, le=256, description="keys in flight in stages that wait for a model")
     trial_seconds: float = Field(default=120.0, gt=0)
     build_seconds: float = Field(default=600.0, gt=0)
     ui_port: int = Field(default=3000, ge=1, le=65_535)

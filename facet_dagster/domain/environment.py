@@ -18,9 +18,7 @@ class PlannedFile(Value):
     encoding: str = "utf-8"
     newline: Literal["lf", "crlf", "none"] = "lf"
     rows: int = Field(description="approximate number of records or lines")
-    discriminators: list[str] = Field(
-        default=[], description="ids of the discriminators whose row stands here"
-    )
+    discriminators: list[str] = Field(default=[], description="ids of the discriminators whose row stands here")
 
 
 class ManifestReply(Value):

@@ -113,9 +113,7 @@ class Rejection(Value):
 
 def reject(reason: Reason, message: str, *, component: Component | None = None, **evidence: Any) -> Rejection:
     """A Rejection whose component, unless given, comes from POLICY."""
-    return Rejection(
-        reason=reason, component=component or POLICY[reason].component, message=message, evidence=evidence
-    )
+    return Rejection(reason=reason, component=component or POLICY[reason].component, message=message, evidence=evidence)
 
 
 class StageResult(Value):

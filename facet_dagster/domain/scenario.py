@@ -26,9 +26,7 @@ class HypothesisReply(Value):
 
     understanding: str = Field(description="what the skill does, at most 50 words")
     tags: list[str] = Field(description="3 to 6 short lower-case tags")
-    concrete: bool = Field(
-        description="false when the skill names a topic but no procedure, formats or rules"
-    )
+    concrete: bool = Field(description="false when the skill names a topic but no procedure, formats or rules")
     hypotheses: list[Hypothesis] = Field(description="1 to 3")
 
 
@@ -51,12 +49,8 @@ class Candidate(Value):
 class JudgeReply(Value):
     """Reply of the ``judge`` call for one candidate pair."""
 
-    complementary: bool = Field(
-        description="one skill's result feeds the other, or both constrain one result"
-    )
-    terminal_executable: bool = Field(
-        description="doable offline, with files and a shell, no service or account"
-    )
+    complementary: bool = Field(description="one skill's result feeds the other, or both constrain one result")
+    terminal_executable: bool = Field(description="doable offline, with files and a shell, no service or account")
     verifiable: int = Field(description="1 to 5: how well a program can check the result", ge=1, le=5)
     scenario: str = Field(description="the joint scenario in at most 60 words; empty when refused")
     reason: str = Field(description="one sentence for the decision")
@@ -87,9 +81,7 @@ class SkillAnalysis(Value):
 
     ref: Literal["A", "B"]
     purpose: str
-    operations: list[str] = Field(
-        description="concrete operations with their rules, in the skill's own terms"
-    )
+    operations: list[str] = Field(description="concrete operations with their rules, in the skill's own terms")
     formats: list[str] = Field(description="files and fields it reads or writes")
     invariants: list[str] = Field(description="conditions that always hold, with exact boundaries")
     offline_form: str = Field(description="how it is done without network, account or GPU")
@@ -158,9 +150,7 @@ class ReferencesReply(Value):
     solution_reference: list[str] = Field(description="ordered workflow steps with paths read and written")
     instruction_goal: str
     requirements: list[Requirement] = Field(description="5 to 10", min_length=4)
-    outputs: list[str] = Field(
-        description="absolute paths below /app that the work must create", min_length=1
-    )
+    outputs: list[str] = Field(description="absolute paths below /app that the work must create", min_length=1)
 
 
 class Scenario(Value):

@@ -27,9 +27,7 @@ class InstructionReply(Value):
 class SolutionReply(Value):
     """Reply of the ``solution`` call."""
 
-    solve_sh: str = Field(
-        description="complete bash script, runs as user 'agent' with working directory /app"
-    )
+    solve_sh: str = Field(description="complete bash script, runs as user 'agent' with working directory /app")
     steps: list[str] = Field(description="what it does, step by step, each naming its requirement ids")
 
 
@@ -37,14 +35,11 @@ class Check(Value):
     id: str = Field(description="C1, C2, ...", pattern=r"^C\d+$")
     rid: str = Field(description="the requirement it tests", pattern=r"^R\d+$")
     title: str = Field(description="at most 12 words")
-    invariant: bool = Field(
-        default=False, description="true when it also passes on the untouched initial state"
-    )
-    depends_on: list[str] = Field(
-        default=[], description="check ids that must pass first, e.g. the file parses"
-    )
+    invariant: bool = Field(default=False, description="true when it also passes on the untouched initial state")
+    depends_on: list[str] = Field(default=[], description="check ids that must pass first, e.g. the file parses")
     body: str = Field(
-        description="body of a Python function without arguments; uses the helpers, APP and E0; raises AssertionError on failure"
+        description="body of a Python function without arguments; uses the helpers, APP and E0; "
+        "raises AssertionError on failure"
     )
 
 
@@ -80,9 +75,7 @@ class TaskRepairReply(Value):
     """Reply of the ``repair_task`` call: a classification and edits of that component only."""
 
     component: Literal["instruction", "environment", "solution", "verifier"]
-    evidence: str = Field(
-        description="quote the failing check and the sentence or file that shows who is wrong"
-    )
+    evidence: str = Field(description="quote the failing check and the sentence or file that shows who is wrong")
     infeasible: bool = Field(default=False, description="true when no bounded edit can make the task valid")
     edits: list[TaskEdit] = []
 

@@ -1,0 +1,1 @@
+"""Vendors live here and nowhere else: one class a file, named <Vendor><Port>."""
