@@ -34,7 +34,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Work:
-    """One key to do: the input's digest decides whether a stored result still stands."""
+    """One key to do: the input's digest decides whether a stored result still stands.
+
+    ``upstream`` is set when an earlier stage did not accept the key: there is nothing to compute then.
+    """
 
     key: str
     input_digest: str
@@ -57,9 +60,60 @@ class StageReport:
 Compute = Callable[[str], Outcome]
 
 
-def input_digest(stage: str, version: str, *parts: object) -> str:
-    """Digest of everything a result depends on: the stage, its code and prompts, its inputs."""
-    return digest([stage, version, list(parts)])
+@dataclass(frozen=True)
+class Stage:
+    """A node of the funnel: ``version`` covers its code and prompts, ``parts`` the settings it depends on.
+
+    ``upstream`` are the stages, over the same keys, whose outputs it reads.
+    """
+
+    name: str
+    version: str
+    upstream: tuple[Stage, ...] = ()
+    parts: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What there is to do; ``missing`` maps keys to the upstream stage that has no current result."""
+
+    work: tuple[Work, ...]
+    missing: Mapping[str, str]
+
+
+Memo = dict[str, dict[str, StageResult]]
+
+
+def plan(stage: Stage, keys: Sequence[str], ledger: Ledger, memo: Memo | None = None) -> Plan:
+    """Input digest and upstream of each key, from the *current* results of the upstream stages."""
+    memo = {} if memo is None else memo
+    above = [(up.name, current(up, keys, ledger, memo)) for up in stage.upstream]
+    work, missing = [], {}
+    for key in keys:
+        lacking = next((name for name, results in above if key not in results), None)
+        if lacking is not None:
+            missing[key] = lacking
+            continue
+        ups = [results[key] for _, results in above]
+        stopped = next((up for up in ups if up.verdict is not Verdict.ACCEPTED), None)
+        inputs = digest([stage.name, stage.version, key, [up.output for up in ups], list(stage.parts)])
+        work.append(Work(key, inputs, stopped))
+    return Plan(tuple(work), missing)
+
+
+def current(stage: Stage, keys: Sequence[str], ledger: Ledger, memo: Memo | None = None) -> dict[str, StageResult]:
+    """The stored results that still stand: same code, prompts, settings and inputs as now."""
+    memo = {} if memo is None else memo
+    if stage.name not in memo:
+        planned = plan(stage, keys, ledger, memo)
+        stored = _stored(stage.name, keys, ledger)
+        found = memo[stage.name] = {}
+        for item in planned.work:
+            if item.upstream is not None:
+                found[item.key] = _not_reached(stage.name, item, "")
+            elif (item.key, item.input_digest) in stored:
+                found[item.key] = stored[item.key, item.input_digest]
+    return memo[stage.name]
 
 
 def run_stage(
@@ -88,17 +142,33 @@ def run_stage(
             report.results.extend(pending)
             pending.clear()
 
+    keys = [item.key for item in work if item.upstream is None]
+    known = _stored(stage, keys, ledger)  # one query instead of a claim for every key that is settled
+
     def one(item: Work) -> StageResult:
+        if (item.key, item.input_digest) in known:
+            return _again(known[item.key, item.input_digest], run_id)
         return settle(stage, item, compute, ledger=ledger, store=store, run_id=run_id)
 
-    for item, future in _bounded(one, work, workers):
-        try:
-            pending.append(future.result())
-        except PortError as error:
-            report.failed[item.key] = str(error)
-        drain(flush)
-    drain(1)
+    try:
+        for item, future in _bounded(one, work, workers):
+            try:
+                pending.append(future.result())
+            except PortError as error:
+                report.failed[item.key] = str(error)
+            drain(flush)
+    finally:
+        drain(1)
     return report
+
+
+def _stored(stage: str, keys: Sequence[str], ledger: Ledger) -> dict[tuple[str, str], StageResult]:
+    facts = ledger.find(StageFact, stage=stage, key=list(keys)) if keys else []
+    return {(fact.key, fact.input_digest): fact.result for fact in facts}
+
+
+def _again(result: StageResult, run_id: str) -> StageResult:
+    return result.model_copy(update={"cached": True, "run_id": run_id})
 
 
 def _bounded(
@@ -121,12 +191,12 @@ def settle(
     stage: str, item: Work, compute: Compute, *, ledger: Ledger, store: ArtifactStore, run_id: str
 ) -> StageResult:
     """The stored result of one key, or a new one, computed under a claim and recorded before it is returned."""
-    if item.upstream is not None and item.upstream.verdict is not Verdict.ACCEPTED:
+    if item.upstream is not None:
         return _not_reached(stage, item, run_id)
     with ledger.claim(f"{stage}/{item.key}"):
         stored = ledger.find(StageFact, stage=stage, key=item.key, input_digest=item.input_digest)
         if stored:
-            return stored[0].result.model_copy(update={"cached": True, "run_id": run_id})
+            return _again(stored[0].result, run_id)
         began = time.monotonic()
         try:
             outcome = compute(item.key)

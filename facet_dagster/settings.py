@@ -38,6 +38,7 @@ class Settings(BaseSettings):
     llm_workers: int = Field(default=4, ge=1, le=256, description="keys in flight in stages that wait for a model")
     trial_seconds: float = Field(default=120.0, gt=0)
     build_seconds: float = Field(default=600.0, gt=0)
+    ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")
     ui_port: int = Field(default=3000, ge=1, le=65_535)
 
 

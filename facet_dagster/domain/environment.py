@@ -9,15 +9,23 @@ from pydantic import Field
 from facet_dagster.domain.outcome import Value
 
 WORKDIR = "/app"
+VIEW_FILES = 60
 
 
 class PlannedFile(Value):
     path: str = Field(description="relative to /app")
-    purpose: str
-    how: Literal["literal", "generated"]
-    encoding: str = "utf-8"
-    newline: Literal["lf", "crlf", "none"] = "lf"
-    rows: int = Field(description="approximate number of records or lines")
+    purpose: str = Field(description="what it holds: fields, value ranges, defects on purpose")
+    how: Literal["literal", "generated"] = Field(
+        description="literal: written out in full; generated: by the generator"
+    )
+    encoding: str = Field(
+        default="utf-8",
+        description="utf-8, utf-8-sig, utf-16, windows-1252, iso-8859-1, or binary (archives, databases)",
+    )
+    newline: Literal["lf", "crlf", "mixed", "none"] = Field(
+        default="lf", description="line ends; none for binary files and files without a line break"
+    )
+    rows: int = Field(description="approximate number of records or lines", ge=0)
     discriminators: list[str] = Field(default=[], description="ids of the discriminators whose row stands here")
 
 
@@ -25,7 +33,8 @@ class ManifestReply(Value):
     """Reply of the ``manifest`` call: what the container must hold, before any of it is written."""
 
     packages: list[str] = Field(
-        description="Debian packages the work needs beyond python3, bash, coreutils, gawk-less awk"
+        description="Debian packages the work needs beyond python3 (standard library), bash, coreutils, mawk, sed, "
+        "grep, diffutils, findutils, gzip, tar, perl-base; usually none to three, such as jq or sqlite3"
     )
     rules_file: str = Field(description="relative to /app; the numbered rules that solver and verifier share")
     files: list[PlannedFile] = Field(description="every initial file, rules file included", min_length=3)
@@ -33,35 +42,55 @@ class ManifestReply(Value):
 
 class SourceFile(Value):
     path: str = Field(description="relative to /app, no '..'")
-    content: str
+    content: str = Field(
+        description="the complete text; it is stored in the encoding and with the line ends that the manifest gives"
+    )
     executable: bool = False
+
+
+class DiscriminatorRow(Value):
+    """Where a discriminator's row stands in the finished files, so that it can be found again."""
+
+    id: str = Field(description="the discriminator, e.g. D2")
+    path: str = Field(description="relative to /app")
+    find: str = Field(
+        description="the shortest text that marks its row in that finished file, best the row's unique id; one line",
+        min_length=2,
+        max_length=120,
+    )
 
 
 class RecipeReply(Value):
     """Reply of the ``environment`` call: the literal files and, if any, one generator."""
 
-    files: list[SourceFile] = Field(description="literal files, complete")
+    files: list[SourceFile] = Field(description="all literal files of the manifest, complete")
     generator: str = Field(
         default="",
-        description="Python 3 standard-library script run once at build with working directory /app; may be empty",
+        description="Python 3 standard-library script run once at build with working directory /app; it writes every "
+        "generated file of the manifest; empty when there is none",
     )
+    rows: list[DiscriminatorRow] = Field(default=[], description="at least one for every discriminator")
 
 
 class FileEdit(Value):
     """Replace ``find`` (must occur exactly once) by ``replace`` in one file."""
 
-    path: str
-    find: str
-    replace: str
+    path: str = Field(
+        description="relative to /app; 'generator' for the generator; a new path, with empty find, adds a file"
+    )
+    find: str = Field(description="text that occurs exactly once in the file; empty: the whole file is replaced")
+    replace: str = Field(description="the text that takes its place")
 
 
 class EnvironmentRepairReply(Value):
     """Reply of the ``repair_environment`` call: edits only, never a new start."""
 
-    diagnosis: str
-    edits: list[FileEdit] = Field(default=[], description="path 'generator' edits the generator")
+    diagnosis: str = Field(description="one or two sentences: the cause, quoting the evidence")
+    edits: list[FileEdit] = Field(default=[], description="applied in order")
+    remove_files: list[str] = Field(default=[], description="literal files to leave out")
     add_packages: list[str] = []
     remove_packages: list[str] = []
+    rows: list[DiscriminatorRow] = Field(default=[], description="only for discriminators whose place or mark changes")
 
 
 class Recipe(Value):
@@ -71,6 +100,7 @@ class Recipe(Value):
     rules_file: str
     files: tuple[SourceFile, ...]
     generator: str = ""
+    rows: tuple[DiscriminatorRow, ...] = ()
 
 
 class BuildAttempt(Value):
@@ -91,7 +121,12 @@ class BuildAttempt(Value):
 
 
 class E0File(Value):
-    """One path of the captured initial state. ``content`` is set for text up to the preview limit."""
+    """One path of the captured initial state.
+
+    ``path`` is absolute, ``mode`` octal (``0644``), ``size`` in bytes. ``content`` is the text up to the preview
+    limit; ``encoding`` is a Python codec name or ``binary``; ``newline`` is lf, crlf, mixed or none. ``rows``
+    maps discriminator ids to the line where each stands.
+    """
 
     path: str
     type: Literal["file", "dir", "link", "other"]
@@ -106,7 +141,8 @@ class E0File(Value):
     lines: int = 0
     content: str = ""
     truncated: bool = False
-    inner: dict[str, Any] = Field(default={}, description="members or tables of archives and databases")
+    inner: dict[str, Any] = Field(default={}, description="columns, members or tables of structured files")
+    rows: dict[str, str] = {}
 
 
 class E0(Value):
@@ -120,6 +156,56 @@ class E0(Value):
     user: str = ""
     image_id: str = ""
     base_image: str = ""
+
+    def view(self, budget: int = 9_000) -> dict[str, Any]:
+        """What prompts show, as JSON data: at most ``budget`` characters of content, the longest cut first.
+
+        The cuts depend on contents alone, so that machine facts (versions, sizes) never move them.
+        """
+        shown = [f for f in self.files if f.type != "dir" or f.path == self.workdir or self._is_empty(f)]
+        kept = shown[:VIEW_FILES]
+        limit = _fair_limit([len(f.content) for f in kept], budget)
+        return {
+            "workdir": self.workdir,
+            "env": self.env,
+            "tools": list(self.tools),
+            "tool_versions": self.tool_versions,
+            "files": [_file_view(f, limit) for f in kept],
+            "files_left_out": len(shown) - len(kept),
+        }
+
+    def _is_empty(self, folder: E0File) -> bool:
+        return not any(f.path.startswith(folder.path + "/") for f in self.files)
+
+
+def _fair_limit(lengths: list[int], budget: int) -> int:
+    """The largest cap under which all lengths together stay within ``budget``."""
+    left = budget
+    for done, length in enumerate(sorted(lengths)):
+        share = left // (len(lengths) - done)
+        if length > share:
+            return share
+        left -= length
+    return max(lengths, default=0)
+
+
+def _file_view(file: E0File, limit: int) -> dict[str, Any]:
+    data = file.model_dump(mode="json", exclude={"sha256", "uid", "gid", "content", "truncated"})
+    if file.type == "dir":
+        return {"path": file.path, "type": "dir", "mode": file.mode}
+    data = {name: value for name, value in data.items() if value not in ("", {}, [])}
+    data["content"] = shorten(file.content, limit)
+    data["content_is_complete"] = not file.truncated and len(file.content) <= limit
+    return data
+
+
+def shorten(text: str, limit: int) -> str:
+    """Head and tail of ``text`` around a note, in about ``limit`` characters."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit * 2 // 3, limit // 3
+    end = text[len(text) - tail :]
+    return f"{text[:head]}\n[... {len(text) - head - tail} characters left out ...]\n{end}"
 
 
 class Environment(Value):

@@ -87,10 +87,12 @@ class SeedFact(Fact):
 
     identity = ("key",)
     key: str
+    batch: str
     candidate: str
     first: str
     second: str
     scenario: str
+    families: list[str]
 
 
 class EdgeFact(Fact):

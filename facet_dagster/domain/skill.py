@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 from facet_dagster.domain.outcome import Rejection, Value
@@ -76,3 +77,16 @@ class Curated(Value):
     skill: Skill | None = None
     rejection: Rejection | None = None
     duplicate_of: str | None = None
+
+
+class BucketSkills(Value):
+    """The value of ``skills``: what cleaning said about one bucket."""
+
+    items: tuple[Curated, ...]
+
+
+def describe(name: str, description: str, body: str) -> str:
+    """What a skill is compared by: its name, description and headings, at most about 100 tokens."""
+    heads = re.findall(r"^#{1,3} +(.{3,60}?)\s*#*$", re.sub(r"^(```|~~~).*?^\1", "", body, flags=re.M | re.S), re.M)
+    text = f"{name.replace('-', ' ')}. {description[:400]} {'; '.join(heads[:12])}"
+    return " ".join(text.split())[:480]

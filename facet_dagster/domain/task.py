@@ -6,21 +6,22 @@ from typing import Literal
 
 from pydantic import Field
 
+from facet_dagster.domain.environment import Environment
 from facet_dagster.domain.outcome import Component, Rejection, Value
 from facet_dagster.domain.trial import Trial
 
 
 class Section(Value):
     rids: list[str] = Field(description="requirement ids this section states; empty for context")
-    text: str = Field(description="Markdown, no heading")
+    text: str = Field(description="Markdown, no heading, never the requirement ids themselves")
 
 
 class InstructionReply(Value):
     """Reply of the ``instruction`` call; the Markdown is rendered from it."""
 
-    title: str
-    intro: str
-    sections: list[Section] = Field(min_length=1)
+    title: str = Field(description="at most 10 words")
+    intro: str = Field(description="who needs what, where the inputs and the rules file are; Markdown, no heading")
+    sections: list[Section] = Field(description="together they state every requirement", min_length=1)
     outputs: list[str] = Field(description="absolute paths the work must create", min_length=1)
 
 
@@ -34,12 +35,12 @@ class SolutionReply(Value):
 class Check(Value):
     id: str = Field(description="C1, C2, ...", pattern=r"^C\d+$")
     rid: str = Field(description="the requirement it tests", pattern=r"^R\d+$")
-    title: str = Field(description="at most 12 words")
+    title: str = Field(description="at most 12 words: the one rule or field group it tests")
     invariant: bool = Field(default=False, description="true when it also passes on the untouched initial state")
     depends_on: list[str] = Field(default=[], description="check ids that must pass first, e.g. the file parses")
     body: str = Field(
-        description="body of a Python function without arguments; uses the helpers, APP and E0; "
-        "raises AssertionError on failure"
+        description="statements of a Python function without arguments, starting in column 0, without a def line; "
+        "uses the helpers, APP and E0; asserts with a message that shows expected and found"
     )
 
 
@@ -47,9 +48,9 @@ class VerifierReply(Value):
     """Reply of the ``verifier`` call."""
 
     helpers: str = Field(
-        description="Python 3 standard library: imports and helper functions; no code that runs a check"
+        description="Python 3 standard library: imports, then helper functions; nothing that reads files on import"
     )
-    checks: list[Check] = Field(min_length=8)
+    checks: list[Check] = Field(description="15 to 28, parses checks first", min_length=8)
 
 
 class Classification(Value):
@@ -78,6 +79,10 @@ class TaskRepairReply(Value):
     evidence: str = Field(description="quote the failing check and the sentence or file that shows who is wrong")
     infeasible: bool = Field(default=False, description="true when no bounded edit can make the task valid")
     edits: list[TaskEdit] = []
+    put_checks: list[Check] = Field(
+        default=[], description="verifier only: new checks, or whole replacements of checks with the same id"
+    )
+    add_sections: list[Section] = Field(default=[], description="instruction only: sections added at the end")
 
 
 class Draft(Value):
@@ -93,12 +98,16 @@ class Draft(Value):
 
 
 class Validation(Value):
-    """One full validation of a draft: both trials, and the rejection when it is not valid."""
+    """One full validation of a draft: its trials, and the rejection when it is not valid.
+
+    Trials are None when they were not reached. ``remarks`` are defects that do not decide the verdict.
+    """
 
     round: int
-    baseline: Trial
+    baseline: Trial | None
     oracle: Trial | None
     rejection: Rejection | None
+    remarks: tuple[str, ...] = ()
 
     @property
     def valid(self) -> bool:
@@ -106,21 +115,31 @@ class Validation(Value):
 
 
 class RepairRound(Value):
+    """One repair round. ``result`` says why code refused the edit, or what the validation after it found."""
+
     round: int
     component: Component
     evidence: str
     changed: tuple[str, ...]
+    result: str = ""
 
 
 class Task(Value):
-    """The value of ``first_validation`` and ``task``: the draft in force, its environment and its history."""
+    """The value of ``first_validation`` and ``task``: the draft in force, its environment and its history.
+
+    ``environment`` is the one in force: a repair may have rebuilt it.
+    """
 
     seed: str
     title: str
     draft: Draft
-    environment: str
+    environment: Environment
     validations: tuple[Validation, ...]
     repairs: tuple[RepairRound, ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        return bool(self.validations) and self.validations[-1].valid
 
 
 class Certificate(Value):
@@ -133,4 +152,4 @@ class Certificate(Value):
     image: str
     base_image: str
     standin: bool
-    package: str = Field(description="digest of the Harbor package")
+    package: str = Field(description="sha256 of the Harbor package's archive in the artifact store")

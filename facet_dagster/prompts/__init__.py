@@ -44,23 +44,23 @@ class Rendered:
         return digest([self.call, self.template, self.variables, attempt])
 
 
-def calls() -> list[str]:
+def calls(folder: Path = FOLDER) -> list[str]:
     """Names of all model calls, sorted."""
-    return sorted(path.stem for path in FOLDER.glob("*.md"))
+    return sorted(path.stem for path in folder.glob("*.md"))
 
 
 def version(*names: str) -> str:
     """Hash of the named prompts' texts: a stage's code version includes it, so the UI shows what is stale."""
-    return digest([_source(name) for name in names])[:16]
+    return digest([_source(name, FOLDER) for name in names])[:16]
 
 
-def render(call: str, variables: Mapping[str, Any], schema: type[BaseModel]) -> Rendered:
-    """Render prompt ``call``.
+def render(call: str, variables: Mapping[str, Any], schema: type[BaseModel], *, folder: Path = FOLDER) -> Rendered:
+    """Render prompt ``call`` from ``folder``, by default the shipped prompts.
 
     Raises InvariantError for an unknown call, and for a variable that is missing or not used.
     """
     environment = _environment()
-    text = _source(call)
+    text = _source(call, folder)
     wanted = meta.find_undeclared_variables(environment.parse(text))
     if wanted != set(variables):
         raise InvariantError(
@@ -84,10 +84,10 @@ def render(call: str, variables: Mapping[str, Any], schema: type[BaseModel]) -> 
 
 
 @cache
-def _source(call: str) -> str:
-    path = FOLDER / f"{call}.md"
+def _source(call: str, folder: Path) -> str:
+    path = folder / f"{call}.md"
     if not path.is_file():
-        raise InvariantError(f"There is no prompt called {call}: known are {', '.join(calls())}")
+        raise InvariantError(f"There is no prompt called {call}: known are {', '.join(calls(folder))}")
     text = path.read_text(encoding="utf-8")
     if text.count(f"\n{DIVIDER}\n") != 1:
         raise InvariantError(f"Prompt {call} needs exactly one line {DIVIDER!r}")

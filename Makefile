@@ -1,0 +1,48 @@
+# Everything starts here; `make` alone lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+FACET_HOME ?= .facet
+export FACET_HOME
+
+VENV := $(FACET_HOME)/venv
+FACET := $(VENV)/bin/facet
+SETUP := $(PYTHON) -m facet_dagster.setup
+PYTEST_ARGS ?=
+
+.PHONY: help setup demo test ui verify-harbor check clean-containers stop
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## make this machine ready: Python packages, Docker Engine, base image
+	@$(SETUP)
+
+demo: setup ## run the whole funnel on the shipped examples, without a model
+	@$(FACET) demo
+
+test: ## set up what tests need, run the checks, then the test suite
+	@$(SETUP) --with harbor,browser,second-base
+	@$(MAKE) --no-print-directory check
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+ui: setup ## serve the Dagster web UI and its daemon on localhost:3000
+	@$(FACET) ui
+
+verify-harbor: ## prove accepted tasks with the real Harbor tool
+	@$(SETUP) --with harbor
+	@$(FACET) verify-harbor
+
+check: ## format, lint, types and import rules
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+
+clean-containers: ## remove every container, image and volume that the platform left behind
+	@$(FACET) reap
+
+stop: ## stop the embedded Postgres
+	@$(FACET) stop

@@ -1,0 +1,39 @@
+"""Pages of the web UI that a partition's metadata points to: its skills' buckets and its other stages."""
+
+from collections.abc import Mapping
+
+from assets._dagster import Links
+from facet_dagster.domain.facts import SeedFact
+from facet_dagster.domain.ids import bucket_of
+from facet_dagster.ports import Ledger
+
+ORDER = (
+    "seed",
+    "scenario",
+    "first_build",
+    "environment",
+    "task_draft",
+    "first_validation",
+    "task",
+    "certificate",
+)
+
+
+def page(asset: str, partition: str) -> str:
+    return f"/assets/{asset}?view=partitions&partition={partition}"
+
+
+def seed_links(ledger: Ledger, stage: str) -> Links:
+    """Links of one stage's partitions: both skills, the stage before and the stage after."""
+    seeds = {fact.key: fact for fact in ledger.find(SeedFact)}
+    place = ORDER.index(stage)
+    beside = ORDER[max(place - 1, 0) : place] + ORDER[place + 1 : place + 2]
+
+    def links(key: str) -> Mapping[str, str]:
+        found = {name: page(name, key) for name in beside}
+        if key in seeds:
+            for skill in (seeds[key].first, seeds[key].second):
+                found[f"skill {skill[:14]}"] = page("skills", bucket_of(skill))
+        return found
+
+    return links

@@ -1,0 +1,64 @@
+"""How a verdict reads in the web UI: verdict, reason and a ``why`` block first, then the numbers."""
+
+from collections.abc import Mapping
+
+import dagster as dg
+
+from facet_dagster.domain.outcome import StageResult, Verdict
+
+LOG_TAIL = 2_000
+
+
+def metadata(result: StageResult, links: Mapping[str, str]) -> dict[str, dg.MetadataValue]:
+    """Metadata of one materialization, in the order in which the UI shows it.
+
+    ``links`` maps labels to pages of the same web UI.
+    """
+    shown: dict[str, dg.MetadataValue] = {"verdict": dg.MetadataValue.text(result.verdict)}
+    if result.rejection is not None:
+        shown["reason"] = dg.MetadataValue.text(result.rejection.reason)
+        shown["why"] = dg.MetadataValue.md(why(result, links))
+        shown["stage"] = dg.MetadataValue.text(result.rejected_at or result.stage)
+        shown["component"] = dg.MetadataValue.text(result.rejection.component)
+    elif links:
+        shown["lineage"] = dg.MetadataValue.md(_links(links))
+    shown |= {name: dg.MetadataValue.float(number) for name, number in sorted(result.numbers.items())}
+    if result.output:
+        shown["artifact"] = dg.MetadataValue.text(result.output)
+    shown["seconds"] = dg.MetadataValue.float(result.seconds)
+    shown["cached"] = dg.MetadataValue.bool(result.cached)
+    return shown
+
+
+def reason_line(result: StageResult) -> str:
+    """One sentence for the check's description."""
+    if result.rejection is None:
+        return "Accepted."
+    return f"Rejected at {result.rejected_at}: {result.rejection.reason} ({result.rejection.message})"
+
+
+def why(result: StageResult, links: Mapping[str, str]) -> str:
+    """Markdown: what was refused, where, who is to blame, the evidence, and where to look next."""
+    assert result.rejection is not None
+    rejection = result.rejection
+    head = "Not reached" if result.verdict is Verdict.NOT_REACHED else "Rejected"
+    lines = [
+        f"### {head}: {rejection.reason}",
+        rejection.message,
+        "",
+        "| stage | component |",
+        "|---|---|",
+        f"| {result.rejected_at} | {rejection.component} |",
+    ]
+    for name, fact in rejection.evidence.items():
+        lines += ["", f"**{name}**", "```", _fenced(fact), "```"]
+    return "\n".join([*lines, "", _links(links)])
+
+
+def _fenced(fact: object) -> str:
+    text = "\n".join(str(item) for item in fact) if isinstance(fact, list | tuple) else str(fact)
+    return text[-LOG_TAIL:].replace("```", "'''")
+
+
+def _links(links: Mapping[str, str]) -> str:
+    return " · ".join(f"[{label}]({target})" for label, target in links.items())

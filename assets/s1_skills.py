@@ -1,0 +1,80 @@
+"""Stage 1: from collected SKILL.md files to clean, classified, searchable skills with scenario hypotheses."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from assets._dagster import fan_out, stage_asset
+from assets.partitions import SKILL_BUCKETS
+from facet_dagster.pipeline import skills as pipeline
+from facet_dagster.pipeline.graph import skill_stages
+from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStore
+from facet_dagster.settings import Settings
+from facet_dagster.stages import curate, hypothesise, index
+
+
+@stage_asset(
+    "skills",
+    deps=[],
+    group="s1_skills",
+    version=curate.VERSION,
+    partitions=SKILL_BUCKETS,
+    pool="embed",
+    batch=256,
+)
+def skills(
+    context: dg.AssetExecutionContext,
+    settings: dg.ResourceParam[Settings],
+    ledger: dg.ResourceParam[Ledger],
+    store: dg.ResourceParam[ArtifactStore],
+    embedder: dg.ResourceParam[Embedder],
+) -> Iterator[dg.Output[None]]:
+    """Collected skills, parsed, cleaned, licensed, deduplicated and classified; each drop has a reason."""
+    compute = pipeline.skills(settings, ledger=ledger, store=store, embedder=embedder)
+    stage = skill_stages(settings, ledger).skills
+    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=settings.workers)
+
+
+@stage_asset(
+    "skill_index",
+    deps=["skills"],
+    group="s1_skills",
+    version=index.VERSION,
+    partitions=SKILL_BUCKETS,
+    pool="embed",
+    batch=257,
+)
+def skill_index(
+    context: dg.AssetExecutionContext,
+    settings: dg.ResourceParam[Settings],
+    ledger: dg.ResourceParam[Ledger],
+    store: dg.ResourceParam[ArtifactStore],
+    embedder: dg.ResourceParam[Embedder],
+    vectors: dg.ResourceParam[VectorStore],
+) -> Iterator[dg.Output[None]]:
+    """Vectors of the kept skills in the vector store."""
+    stage = skill_stages(settings, ledger).skill_index
+    compute = pipeline.skill_index(settings, ledger=ledger, store=store, embedder=embedder, vectors=vectors)
+    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=1)
+
+
+@stage_asset(
+    "scenario_hypotheses",
+    deps=["skills"],
+    group="s1_skills",
+    version=hypothesise.VERSION,
+    partitions=SKILL_BUCKETS,
+    pool="llm",
+    batch=258,
+)
+def scenario_hypotheses(
+    context: dg.AssetExecutionContext,
+    settings: dg.ResourceParam[Settings],
+    ledger: dg.ResourceParam[Ledger],
+    store: dg.ResourceParam[ArtifactStore],
+    llm: dg.ResourceParam[LLM],
+) -> Iterator[dg.Output[None]]:
+    """Terminal scenarios in which each skill would be used, and whether it is concrete enough."""
+    stage = skill_stages(settings, ledger).scenario_hypotheses
+    compute = pipeline.scenario_hypotheses(settings, ledger=ledger, store=store, llm=llm)
+    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=settings.llm_workers)

@@ -1,0 +1,103 @@
+"""Stage 2: from skills to seeds (pairs that a judge accepted) and their complete scenarios."""
+
+from collections.abc import Iterator
+from datetime import date
+
+import dagster as dg
+
+from assets._dagster import fan_out, settle_one, stage_asset
+from assets.links import seed_links
+from assets.partitions import SEEDS, SKILL_BUCKETS
+from facet_dagster.pipeline import skills as pairing
+from facet_dagster.pipeline import tasks as pipeline
+from facet_dagster.pipeline.graph import seed_stages, selection_stage, skill_stages
+from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStore
+from facet_dagster.settings import Settings
+from facet_dagster.stages import pair, scenario as scenarios
+
+
+@stage_asset(
+    "seed_candidates",
+    deps=["skill_index", "scenario_hypotheses"],
+    group="s2_seeds",
+    version=pair.VERSION,
+    partitions=SKILL_BUCKETS,
+    pool="llm",
+    batch=259,
+)
+def seed_candidates(
+    context: dg.AssetExecutionContext,
+    settings: dg.ResourceParam[Settings],
+    ledger: dg.ResourceParam[Ledger],
+    store: dg.ResourceParam[ArtifactStore],
+    llm: dg.ResourceParam[LLM],
+    embedder: dg.ResourceParam[Embedder],
+    vectors: dg.ResourceParam[VectorStore],
+) -> Iterator[dg.Output[None]]:
+    """Each skill's nearest partners as candidate pairs, and the judge's word on each."""
+    stage = skill_stages(settings, ledger).seed_candidates
+    compute = pairing.seed_candidates(settings, ledger=ledger, store=store, llm=llm, embedder=embedder, vectors=vectors)
+    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=settings.llm_workers)
+
+
+class SelectionConfig(dg.Config):
+    """``batch``: a label, today's yymmdd when empty. ``count``: seeds the batch shall hold, 0 for FACET_SEEDS."""
+
+    batch: str = ""
+    count: int = 0
+
+
+@dg.asset(deps=["seed_candidates"], group_name="s2_seeds", code_version=pair.VERSION)
+def seed_selection(
+    context: dg.AssetExecutionContext,
+    config: SelectionConfig,
+    settings: dg.ResourceParam[Settings],
+    ledger: dg.ResourceParam[Ledger],
+    store: dg.ResourceParam[ArtifactStore],
+    llm: dg.ResourceParam[LLM],
+) -> dg.MaterializeResult[None]:
+    """Accepted pairs chosen for a batch, balanced over families, no pair twice: mints the seed partitions."""
+    batch = config.batch or f"{date.today():%y%m%d}"  # noqa: DTZ011 - a local night
+    count = config.count or settings.seeds
+    compute = pairing.seed_selection(settings, batch=batch, count=count, ledger=ledger, store=store, llm=llm)
+    stage = selection_stage(settings, ledger, count)
+    result = settle_one(context, stage, batch, compute, ledger=ledger, store=store)
+    keys = pairing.batch_keys(ledger, batch)
+    context.instance.add_dynamic_partitions("seed", keys)
+    return dg.MaterializeResult(metadata={**result.numbers, "batch": batch, "keys": keys})
+
+
+@stage_asset("seed", deps=["seed_selection"], group="s2_seeds", version="1", partitions=SEEDS, pool=None, batch=500)
+def seed(
+    context: dg.AssetExecutionContext,
+    settings: dg.ResourceParam[Settings],
+    ledger: dg.ResourceParam[Ledger],
+    store: dg.ResourceParam[ArtifactStore],
+) -> Iterator[dg.Output[None]]:
+    """A selected pair of skills with its joint scenario: one partition for everything that follows."""
+    stage, compute = seed_stages(settings).seed, pipeline.seed(ledger=ledger)
+    links = seed_links(ledger, "seed")
+    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=settings.workers, links=links)
+
+
+@stage_asset(
+    "scenario",
+    deps=["seed"],
+    group="s2_seeds",
+    version=scenarios.VERSION,
+    partitions=SEEDS,
+    pool="llm",
+    batch=501,
+)
+def scenario(
+    context: dg.AssetExecutionContext,
+    settings: dg.ResourceParam[Settings],
+    ledger: dg.ResourceParam[Ledger],
+    store: dg.ResourceParam[ArtifactStore],
+    llm: dg.ResourceParam[LLM],
+) -> Iterator[dg.Output[None]]:
+    """The complete scenario of a seed: five modules, five dimensions, solution and instruction reference."""
+    stage = seed_stages(settings).scenario
+    compute = pipeline.scenario(settings, ledger=ledger, store=store, llm=llm)
+    links, workers = seed_links(ledger, "scenario"), settings.llm_workers
+    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=workers, links=links)

@@ -1,0 +1,195 @@
+"""The life of one container: created, filled, started, watched, read, removed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, cast
+
+import requests
+from docker.errors import APIError
+
+from facet_dagster.adapters.docker_engine import CALL_SECONDS, NOT_FOUND, Engine, engine_errors
+from facet_dagster.adapters.docker_limits import bounded_text
+from facet_dagster.adapters.docker_watchdog import Watchdog
+from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, Member, pack_members, sanitise
+from facet_dagster.domain.trial import End, ExecResult, Limits
+from facet_dagster.errors import SandboxError
+
+_CONFLICT = 409
+_REMOVE_SECONDS = 10.0
+_FILE_TOO_BIG = 128 + 25  # ended by SIGXFSZ, the limit on a file's size
+_KILLED = 128 + 9
+_CANNOT_START = 126
+# The engine's words for an image that cannot run the program: its user, its folder or the program is not there.
+_IMAGE_FAULTS = (
+    "unable to find user",
+    "unable to find group",
+    "no matching entries in",
+    "not a directory",
+    "is a directory",
+    "too many levels of symbolic links",
+    "permission denied",
+    "executable file not found",
+    "exec format error",
+)
+
+
+class CannotStart(Exception):
+    """The image is such that the program cannot run in it: data about the image, not engine trouble."""
+
+    @property
+    def result(self) -> ExecResult:
+        return ExecResult(end=End.EXITED, exit_code=_CANNOT_START, output=str(self), seconds=0.0)
+
+
+@contextlib.contextmanager
+def image_faults() -> Iterator[None]:
+    """Inside ``engine_errors``: tell the image's faults from the engine's. Raises CannotStart."""
+    try:
+        yield
+    except APIError as error:
+        text = str(error.explanation or error)
+        if any(sign in text.lower() for sign in _IMAGE_FAULTS):
+            raise CannotStart(text) from error
+        raise
+
+
+class Container:
+    """One container. ``started`` turns true as soon as its program may have run."""
+
+    def __init__(self, engine: Engine, ident: str) -> None:
+        self._engine = engine
+        self.id = ident
+        self.started = False
+
+    def put(self, members: Mapping[str, Member]) -> None:
+        """Write ``members`` (paths relative to the root) before the start. Raises CannotStart."""
+        if members:
+            with engine_errors("put files into a container"), image_faults():
+                self._engine.api.put_archive(self.id, "/", pack_members(members))
+
+    def execute(self, limits: Limits) -> ExecResult:
+        """Start the program and wait for its end, or for the end of its limits. Raises CannotStart."""
+        self._start()
+        with Watchdog[End](limits.seconds, lambda t: self._over(limits, t), self.kill) as dog:
+            with engine_errors("wait for a container"):
+                self._engine.api.wait(self.id, timeout=int(limits.seconds) + CALL_SECONDS)
+            seconds = dog.elapsed
+        state = self._ended_state(killed_by_us=dog.reason is not None)
+        code = int(state["ExitCode"])
+        return ExecResult(
+            end=dog.reason or _end_of(state, code), exit_code=code, output=self._output(limits.output), seconds=seconds
+        )
+
+    def collect(self, paths: tuple[str, ...], limits: Limits) -> dict[str, bytes | None]:
+        """Sanitised archive of each path, None where there is nothing. Raises ArchiveTooLarge."""
+        return {path: self.read(path, limits) for path in paths}
+
+    def read(self, path: str, limits: Limits) -> bytes | None:
+        """Sanitised archive of one path, or None. Raises ArchiveTooLarge when over ``limits``."""
+        with engine_errors("read files of a container"), self._archive(path) as response:
+            if response is None:
+                return None
+            try:
+                return sanitise(cast("IO[bytes]", response.raw), limits)
+            except ArchiveTooLarge:
+                raise
+            except ArchiveError as error:
+                raise SandboxError(f"The engine broke off an archive of {path}: {error}", transient=True) from error
+
+    def kill(self) -> bool:
+        """End every process of the container; False when it had ended before, or the engine did not do it."""
+        try:
+            self._engine.api.kill(self.id)
+        except (APIError, requests.RequestException, OSError):
+            return False
+        return True
+
+    def remove(self) -> None:
+        """Remove the container and its anonymous volumes, and see that it is gone. Raises SandboxError."""
+        remove_container(self._engine, self.id)
+
+    def _start(self) -> None:
+        with engine_errors("start a container"), image_faults():
+            try:
+                self._engine.api.start(self.id)
+            except APIError:
+                raise  # the engine says no: nothing ran
+            except (requests.RequestException, OSError):
+                self.started = True
+                raise
+        self.started = True
+
+    def _over(self, limits: Limits, elapsed: float) -> End | None:
+        if elapsed >= limits.seconds:
+            return End.TIMEOUT
+        with contextlib.suppress(SandboxError), engine_errors("measure a container"):
+            api = self._engine.api
+            answer = api._get(api._url("/containers/{0}/json", self.id), params={"size": "1"})
+            written = int(answer.json().get("SizeRw") or 0)
+            return End.DISK if written > limits.disk or self._engine.disk_is_short(0.5) else None
+        return None
+
+    def _ended_state(self, *, killed_by_us: bool) -> Mapping[str, Any]:
+        state = self._state()
+        # The engine learns of an out-of-memory kill by an event that may come after the exit.
+        for _ in range(5):
+            if killed_by_us or state["ExitCode"] != _KILLED or state.get("OOMKilled"):
+                break
+            time.sleep(0.05)
+            state = self._state()
+        return state
+
+    def _state(self) -> Mapping[str, Any]:
+        with engine_errors("inspect a container"):
+            state: Mapping[str, Any] = self._engine.api.inspect_container(self.id)["State"]
+        if state.get("Status") != "exited" or not isinstance(state.get("ExitCode"), int):
+            raise SandboxError(f"The engine lost track of a container: {state.get('Status')}", transient=True)
+        return state
+
+    def _output(self, limit: int) -> str:
+        with engine_errors("read a container's output"):
+            return bounded_text(self._engine.api.logs(self.id, stdout=True, stderr=True), limit)
+
+    @contextlib.contextmanager
+    def _archive(self, path: str) -> Iterator[requests.Response | None]:
+        """A half-read archive locks its container for good, so the response is closed on every way out."""
+        api = self._engine.api
+        response: requests.Response = api._get(
+            api._url("/containers/{0}/archive", self.id),
+            params={"path": path},
+            # We read the bytes as they come; newer engines would compress them.
+            headers={"Accept-Encoding": "identity"},
+            stream=True,
+        )
+        with contextlib.closing(response):
+            if response.status_code == NOT_FOUND and "no such container" not in response.text.lower():
+                yield None
+                return
+            api._raise_for_status(response)
+            yield response
+
+
+def _end_of(state: Mapping[str, Any], code: int) -> End:
+    if state.get("OOMKilled"):
+        return End.OOM
+    return End.DISK if code == _FILE_TOO_BIG else End.EXITED
+
+
+def remove_container(engine: Engine, ident: str) -> None:
+    """Remove a container in any state; one that is gone, or being removed by another, counts once it is gone."""
+    deadline = time.monotonic() + _REMOVE_SECONDS
+    with engine_errors("remove a container"):
+        while True:
+            try:
+                engine.api.remove_container(ident, force=True, v=True)
+            except APIError as error:
+                if error.status_code == NOT_FOUND:
+                    return
+                if error.status_code != _CONFLICT or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                return

@@ -1,0 +1,96 @@
+"""Removes what dead processes left on the engine, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from docker.errors import APIError
+
+from facet_dagster.adapters.docker_container import remove_container
+from facet_dagster.adapters.docker_context import REPOSITORY
+from facet_dagster.adapters.docker_engine import NOT_FOUND, Engine, engine_errors
+from facet_dagster.adapters.docker_owner import OWNER, is_dead
+from facet_dagster.ports import Reaped
+
+_IN_USE = 409
+
+
+class Reaper:
+    """Everything we make carries the label ``facet.owner``; what lacks it is never touched.
+
+    Images are told by their name, not by their labels, which they inherit from their base.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def reap(self, *, images: bool, everything: bool) -> Reaped:
+        """Exactly what was removed: containers and networks by id, images and volumes by name."""
+
+        def doomed(labels: Mapping[str, str] | None) -> bool:
+            return everything or is_dead((labels or {}).get(OWNER, ""))
+
+        return Reaped(
+            containers=self._containers(doomed),
+            images=self._images(doomed) if images else (),
+            networks=self._networks(doomed),
+            volumes=self._volumes(doomed),
+        )
+
+    def _containers(self, doomed: Callable[[Any], bool]) -> tuple[str, ...]:
+        with engine_errors("list containers"):
+            found = self._engine.api.containers(all=True, filters={"label": OWNER})
+        idents = [c["Id"] for c in found if doomed(c.get("Labels"))]
+        for ident in idents:
+            remove_container(self._engine, ident)
+        return tuple(idents)
+
+    def _images(self, doomed: Callable[[Any], bool]) -> tuple[str, ...]:
+        with engine_errors("list images"):
+            found = self._engine.api.images(filters={"reference": f"{REPOSITORY}:*"})
+        tags = [
+            tag
+            for image in found
+            if doomed(image.get("Labels"))
+            for tag in image.get("RepoTags") or ()
+            if tag.startswith(f"{REPOSITORY}:")
+        ]
+        return _removed(tags, self._engine.api.remove_image, "remove an image")
+
+    def _networks(self, doomed: Callable[[Any], bool]) -> tuple[str, ...]:
+        with engine_errors("list networks"):
+            found = self._engine.api.networks(filters={"label": OWNER})
+        idents = [n["Id"] for n in found if doomed(n.get("Labels"))]
+        return _removed(idents, self._engine.api.remove_network, "remove a network")
+
+    def _volumes(self, doomed: Callable[[Any], bool]) -> tuple[str, ...]:
+        with engine_errors("list volumes"):
+            found = self._engine.api.volumes(filters={"label": OWNER})["Volumes"] or []
+        names = [v["Name"] for v in found if doomed(v.get("Labels"))]
+        return _removed(names, self._engine.api.remove_volume, "remove a volume")
+
+
+def _removed(names: Iterable[str], remove: Callable[[str], object], doing: str) -> tuple[str, ...]:
+    """Those that could be removed; one in use by a running container stays, one that is gone is not counted."""
+    removed = []
+    for name in names:
+        with engine_errors(doing):
+            try:
+                remove(name)
+            except APIError as error:
+                if error.status_code not in (NOT_FOUND, _IN_USE):
+                    raise
+            else:
+                removed.append(name)
+    return tuple(removed)
+
+
+def remove_image(engine: Engine, image: str) -> None:
+    """Remove one image; none of that name is as good. Raises SandboxError when a container uses it."""
+    with engine_errors(f"remove image {image}"):
+        try:
+            engine.api.remove_image(image)
+        except APIError as error:
+            if error.status_code != NOT_FOUND:
+                raise

@@ -1,0 +1,145 @@
+"""Sandbox in memory: the twin for tests of stages. Nothing is executed; a script says how programs end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from facet_dagster.adapters.docker_context import content_tag, external_bases
+from facet_dagster.domain.archive import ArchiveError, Member, pack, pack_members, sanitise, unpack
+from facet_dagster.domain.ids import digest
+from facet_dagster.domain.trial import End, ExecResult, Limits
+from facet_dagster.errors import SandboxError
+from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome
+
+Script = Callable[[Run], RunOutcome]
+
+
+def ended(
+    exit_code: int = 0,
+    output: str = "",
+    *,
+    end: End = End.EXITED,
+    seconds: float = 0.1,
+    collected: Mapping[str, bytes | None] | None = None,
+) -> RunOutcome:
+    """A RunOutcome for scripts; without arguments that of a program that succeeded silently."""
+    program = ExecResult(end=end, exit_code=exit_code, output=output, seconds=seconds)
+    return RunOutcome(program, dict(collected or {}))
+
+
+def succeed(run: Run) -> RunOutcome:
+    """The default script: every program succeeds and leaves nothing."""
+    return ended(collected=dict.fromkeys(run.collect))
+
+
+@dataclass
+class _Image:
+    root: dict[str, Member]
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+class MemorySandbox:
+    """``script`` answers each run. ``failures`` maps a text to the BuildFailed of every Dockerfile that holds it.
+
+    Images hold the files of their context's ``app/`` folder under ``/app``, and ``root`` (absolute path -> bytes)
+    besides. ``builds``, ``runs`` and ``reads`` record what was asked.
+    """
+
+    def __init__(
+        self,
+        script: Script = succeed,
+        *,
+        failures: Mapping[str, BuildFailed] | None = None,
+        bases: tuple[str, ...] = ("python:3.11-slim-bookworm",),
+        root: Mapping[str, bytes] | None = None,
+    ) -> None:
+        self._script, self._failures = script, dict(failures or {})
+        self._root = unpack(pack({path.lstrip("/"): data for path, data in (root or {}).items()}))
+        self._bases = {name: _Image(dict(self._root)) for name in bases}
+        self._images: dict[str, _Image] = {}
+        self._guard = threading.Lock()
+        self.builds: list[tuple[str, BuildContext]] = []
+        self.runs: list[Run] = []
+        self.reads: list[tuple[str, str]] = []
+
+    def build(self, context: BuildContext, *, subject: str, seconds: float = 600.0) -> Built | BuildFailed:
+        del seconds
+        dockerfile = context.files.get("Dockerfile", b"").decode(errors="replace")
+        with self._guard:
+            self.builds.append((subject, context))
+            failed = self._refused(dockerfile, context)
+            if failed is not None:
+                return failed
+            tag = content_tag(context, {base: self._id(base) for base in external_bases(dockerfile)})
+            reused = tag in self._images
+            if not reused:
+                self._images[tag] = _Image({**self._root, **_app_files(context)}, {"facet.subject": subject})
+            return Built(tag, reused=reused, seconds=0.0)
+
+    def run(self, run: Run) -> RunOutcome:
+        with self._guard:
+            self._image(run.image)
+            self.runs.append(run)
+        return self._script(run)
+
+    def read(self, image: str, path: str, limits: Limits | None = None) -> bytes | None:
+        with self._guard:
+            self.reads.append((image, path))
+            root = self._image(image).root
+        wanted = path.strip("/")
+        inside = {p: m for p, m in root.items() if not wanted or p == wanted or p.startswith(wanted + "/")}
+        if not inside:
+            return None
+        parent = PurePosixPath(wanted).parent.as_posix() + "/" if "/" in wanted else ""
+        return sanitise(pack_members({p.removeprefix(parent): m for p, m in inside.items()}), limits or Limits())
+
+    def image(self, name: str) -> ImageInfo | None:
+        with self._guard:
+            found = self._images.get(name) or self._bases.get(name)
+            if found is None:
+                return None
+            size = sum(member.size for member in found.root.values())
+            return ImageInfo(self._id(name), {"PATH": "/usr/local/bin:/usr/bin:/bin"}, "", dict(found.labels), size)
+
+    def remove_image(self, image: str) -> None:
+        with self._guard:
+            self._images.pop(image, None)
+
+    def reap(self, *, images: bool = False, everything: bool = False) -> Reaped:
+        """No process owns anything here: only ``images`` together with ``everything`` removes."""
+        with self._guard:
+            removed = tuple(self._images) if images and everything else ()
+            for name in removed:
+                del self._images[name]
+            return Reaped(images=removed)
+
+    def _refused(self, dockerfile: str, context: BuildContext) -> BuildFailed | None:
+        for base in external_bases(dockerfile):
+            if base not in self._bases and base not in self._images:
+                text = f"base image {base} is not available; available: {', '.join(sorted(self._bases)) or 'none'}"
+                return BuildFailed(f"FROM {base}", None, text, 0.0)
+        if not dockerfile:
+            return BuildFailed("Dockerfile", None, "the context holds no Dockerfile", 0.0)
+        try:
+            pack(context.files, executable=context.executable)
+        except ArchiveError as error:
+            return BuildFailed("context", None, str(error), 0.0)
+        return next((failed for text, failed in self._failures.items() if text in dockerfile), None)
+
+    def _image(self, name: str) -> _Image:
+        found = self._images.get(name) or self._bases.get(name)
+        if found is None:
+            raise SandboxError(f"Image {name} is not on the engine: build it first")
+        return found
+
+    def _id(self, name: str) -> str:
+        return f"sha256:{digest(name)}"
+
+
+def _app_files(context: BuildContext) -> dict[str, Member]:
+    files = {path: data for path, data in context.files.items() if path.startswith("app/")}
+    parents = {p.as_posix() for path in files for p in PurePosixPath(path).parents if p.as_posix() != "."}
+    return unpack(pack(files, executable=context.executable, folders=parents | {"app"}))

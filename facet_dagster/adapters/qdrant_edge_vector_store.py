@@ -1,0 +1,154 @@
+"""VectorStore: an embedded Qdrant shard in a folder, for one process at a time."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import qdrant_edge as edge
+from filelock import FileLock, Timeout
+
+from facet_dagster.adapters.qdrant_common import ID_KEY, SCROLL, batches, hit_of, nearest, payload_of, point_id
+from facet_dagster.errors import VectorStoreError
+from facet_dagster.ports import Hit, Point
+
+
+class QdrantEdgeVectorStore:
+    """The shard lies in ``path``; it can be deleted and built again from the skills.
+
+    Opening a shard that another process has open damages it, so ``<path>.lock`` is taken before the shard
+    is touched, for at most ``wait_seconds``; ``<path>.holder`` says who has it. Every update is in the
+    write-ahead log when ``upsert`` returns, so it survives a killed process. Searches are exact.
+    """
+
+    def __init__(self, path: Path, *, wait_seconds: float = 60.0) -> None:
+        self._path = path
+        self._guard = threading.RLock()
+        self._open = False
+        self._shard: Any = None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = FileLock(path.with_name(path.name + ".lock"), thread_local=False)
+        self._holder = path.with_name(path.name + ".holder")
+        try:
+            self._lock.acquire(timeout=wait_seconds)
+        except Timeout as error:
+            raise VectorStoreError(
+                f"The vector store {path} is held by {self._who()} and did not become free in {wait_seconds:g} s; "
+                "wait for that process or end it.",
+                transient=True,
+            ) from error
+        try:
+            self._holder.write_text(f"process {os.getpid()}", encoding="utf-8")
+            self._shard = self._load()
+        except BaseException:
+            self._lock.release()
+            raise
+        self._open = True
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        with self._guard:
+            self._check()
+            for batch in batches(points):
+                shard = self._shard or self._create(len(batch[0].vector))
+                rows = [
+                    edge.Point(id=point_id(p.id), vector=[float(x) for x in p.vector], payload=payload_of(p))
+                    for p in batch
+                ]
+                self._call("write", partial(shard.update, edge.UpdateOperation.upsert_points(rows)))
+
+    def query(
+        self, vectors: Sequence[Sequence[float]], *, limit: int, where: Mapping[str, str] | None = None
+    ) -> list[list[Hit]]:
+        with self._guard:
+            self._check()
+            if self._shard is None or limit < 1 or not vectors:
+                return [[] for _ in vectors]
+            conditions: list[Any] = [
+                edge.FieldCondition(key=key, match=edge.MatchValue(value)) for key, value in (where or {}).items()
+            ]
+
+            def fetch(size: int) -> list[list[Hit]]:
+                requests = [
+                    edge.QueryRequest(
+                        limit=size,
+                        query=edge.Query.Nearest([float(x) for x in vector]),
+                        filter=edge.Filter(must=conditions) if conditions else None,
+                        with_payload=True,
+                    )
+                    for vector in vectors
+                ]
+                found = self._call("search", lambda: self._shard.query_batch(edge.QueryBatchRequest(requests)))
+                return [[hit_of(point.score, point.payload) for point in points] for points in found]
+
+            return nearest(fetch, limit)
+
+    def ids(self) -> set[str]:
+        with self._guard:
+            self._check()
+            found: set[str] = set()
+            offset = None
+            while self._shard is not None:
+                request = edge.ScrollRequest(offset=offset, limit=SCROLL, with_payload=True)
+                records, offset = self._call("read", partial(self._shard.scroll, request))
+                found.update(str(record.payload[ID_KEY]) for record in records)
+                if offset is None:
+                    break
+            return found
+
+    def delete(self, ids: Sequence[str]) -> None:
+        with self._guard:
+            self._check()
+            if self._shard is not None and ids:
+                operation = edge.UpdateOperation.delete_points([point_id(ident) for ident in ids])
+                self._call("delete", lambda: self._shard.update(operation))
+
+    def close(self) -> None:
+        with self._guard:
+            if not self._open:
+                return
+            self._open = False
+            try:
+                if self._shard is not None:
+                    self._call("close", self._shard.close)
+            finally:
+                self._shard = None
+                self._lock.release()
+
+    def _load(self) -> Any:
+        if not (self._path / "segments").is_dir():
+            return None
+        return self._call("open", lambda: edge.EdgeShard.load(str(self._path)))
+
+    def _create(self, size: int) -> Any:
+        def make() -> Any:
+            self._path.mkdir(exist_ok=True)
+            config = edge.EdgeConfig(vectors=edge.EdgeVectorParams(size, edge.Distance.Cosine), wal_enabled=True)
+            shard = edge.EdgeShard.create(str(self._path), config)
+            shard.update(edge.UpdateOperation.create_field_index("family", edge.PayloadSchemaType.Keyword))
+            return shard
+
+        self._shard = self._call("create", make)
+        return self._shard
+
+    def _call(self, what: str, action: Any) -> Any:
+        try:
+            return action()
+        except Exception as error:  # the library raises its own, undocumented types
+            raise VectorStoreError(
+                f"Cannot {what} the vector store {self._path}: {error}. It can be rebuilt: delete that folder and "
+                "materialize skill_index again."
+            ) from error
+
+    def _check(self) -> None:
+        if not self._open:
+            raise VectorStoreError(f"The vector store {self._path} is closed")
+
+    def _who(self) -> str:
+        try:
+            return self._holder.read_text(encoding="utf-8") or "another process"
+        except OSError:
+            return "another process"

@@ -1,0 +1,264 @@
+"""The ``facet`` command. Reaches Dagster by subprocess, everything else by ports."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+from rich.console import Console
+from rich.table import Table
+
+from facet_dagster import connect, proof, webui
+from facet_dagster.domain.facts import RawSkillFact
+from facet_dagster.errors import ConfigError, FacetError
+from facet_dagster.pipeline.skills import ingest as ingest_path
+from facet_dagster.reports.funnel import Funnel, losses_text, share_text
+from facet_dagster.reports.funnel import funnel as funnel_report
+from facet_dagster.reports.tasks import tasks as task_lines
+from facet_dagster.reports.why import Why
+from facet_dagster.reports.why import why as why_report
+from facet_dagster.settings import Settings, load_settings
+from facet_dagster.stages.task import export as export_package
+
+DEMO = "demo"
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+app = typer.Typer(
+    help="Public agent skills in, execution-validated terminal tasks out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+export_app = typer.Typer(help="Write what was accepted to a folder.", no_args_is_help=True)
+app.add_typer(export_app, name="export")
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.")]
+Batch = Annotated[str, typer.Option(help="Only the seeds of this batch.")]
+
+
+def say(value: object, text: Callable[[], None], *, as_json: bool) -> None:
+    """Print ``value`` as JSON, or call ``text``."""
+    if as_json:
+        plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+        sys.stdout.write(json.dumps(plain, ensure_ascii=False, indent=1) + "\n")
+    else:
+        text()
+
+
+@app.command()
+def ingest(path: Path, json_: Json = False) -> None:  # noqa: FBT002 - an option's default
+    """Collect every SKILL.md below PATH (a folder, or a parquet export)."""
+    settings = load_settings()
+    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
+    new = ingest_path(path, ledger=ledger, store=store)
+    counts = {"new": new, "total": len(ledger.find(RawSkillFact))}
+    say(counts, lambda: out.print(f"{new} new skills, {counts['total']} in all"), as_json=json_)
+
+
+@app.command()
+def run(
+    seeds: Annotated[int, typer.Option(min=0, help="Seeds the batch shall hold; 0: FACET_SEEDS.")] = 0,
+    batch: Annotated[str, typer.Option(help="Label of the batch; today's yymmdd when empty.")] = "",
+    until: Annotated[str, typer.Option(help="Last stage to run.")] = "certificate",
+    json_: Json = False,  # noqa: FBT002
+) -> None:
+    """Carry ingested skills through every stage, as runs of the Dagster instance."""
+    settings = load_settings()
+    batch = batch or time.strftime("%y%m%d")
+    code = launch(settings, batch, seeds, until, quiet=json_)
+    report = show_funnel(settings, batch, as_json=json_)
+    if code == 0 and until == "certificate" and report.count("certified") == 0:
+        raise ConfigError(
+            f"Batch {batch} gave no accepted task: `facet funnel` counts the losses, `facet why SEED` explains one"
+        )
+    raise typer.Exit(code)
+
+
+def launch(settings: Settings, batch: str, seeds: int, until: str, *, quiet: bool) -> int:
+    """Run the stages in a child process that may import Dagster; return its exit code."""
+    if not connect.open_ledger(settings).find(RawSkillFact):
+        raise ConfigError("No skill was ingested yet: run `facet ingest PATH` first")
+    banner(settings, quiet=quiet)
+    command = [sys.executable, "-m", "facet_dagster.launch", "--batch", batch, "--until", until]
+    command += ["--count", str(seeds)] if seeds else []
+    stream = sys.stderr if quiet else None
+    environment = connect.dagster_environment(settings, os.environ)  # noqa: TID251 - a composition root
+    return subprocess.run(command, env=environment, stdout=stream, check=False).returncode
+
+
+def banner(settings: Settings, *, quiet: bool) -> None:
+    where = err if quiet else out
+    if settings.model:
+        where.print(f"Model: [bold]{settings.model}[/bold] {settings.api_base}")
+    else:
+        where.print(f"[bold yellow]Replay[/bold yellow] of {connect.describe_tape(settings)}: no model is called.")
+
+
+@app.command()
+def demo(json_: Json = False) -> None:  # noqa: FBT002
+    """Ingest the bundled skills, run every stage, print the funnel."""
+    settings = load_settings()
+    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
+    new = ingest_path(settings.skills, ledger=ledger, store=store)
+    (err if json_ else out).print(f"{settings.skills.name}: {new} new skills")
+    code = launch(settings, DEMO, settings.seeds, "certificate", quiet=json_)
+    if code:
+        raise typer.Exit(code)
+    connect.open_sandbox(settings).reap(images=True)
+    report = show_funnel(settings, "", as_json=json_)
+    lines = task_lines(settings, ledger, store, DEMO)
+    if not lines or report.count("certified") == 0:
+        raise ConfigError("The demo gave no accepted task: `facet funnel` counts the losses")
+    if not json_:
+        print_tasks(lines)
+        out.print(f"\nOpen the web UI: [bold]make ui[/bold], then http://localhost:{settings.ui_port}")
+
+
+def show_funnel(settings: Settings, batch: str, *, as_json: bool) -> Funnel:
+    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
+    report = funnel_report(settings, ledger, store, batch)
+    data = {"batch": batch, "counts": {row.name: row.count for row in report.rows}, **report.model_dump(mode="json")}
+    say(data, lambda: print_funnel(report), as_json=as_json)
+    return report
+
+
+def print_funnel(report: Funnel) -> None:
+    table = Table(title="Funnel", title_justify="left")
+    table.add_column("Stage")
+    table.add_column("Count", justify="right")
+    table.add_column("Share")
+    table.add_column("Losses", overflow="fold")
+    for row in report.rows:
+        table.add_row(row.label, str(row.count), share_text(report, row), losses_text(row))
+    out.print(table)
+
+
+@app.command()
+def funnel(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
+    """Counts of every stage, with the reason of each loss (the paper's Table 5)."""
+    show_funnel(load_settings(), batch, as_json=json_)
+
+
+@app.command()
+def why(ident: str, json_: Json = False) -> None:  # noqa: FBT002
+    """The story of a seed, task, candidate or skill: sources, attempts, verdict, evidence."""
+    settings = load_settings()
+    story = why_report(ident, settings, connect.open_ledger(settings))
+    say(story, lambda: print_why(story), as_json=json_)
+
+
+def print_why(story: Why) -> None:
+    head = f"{story.kind} {story.id}: {story.verdict}"
+    out.print(f"[bold]{head}[/bold]", soft_wrap=True)
+    if story.reason:
+        out.print(f"  {story.reason} at stage {story.stage}, component {story.component}")
+        out.print(f"  {story.message}", markup=False, soft_wrap=True)
+    for skill in story.skills:
+        out.print(f"  skill {skill.name or skill.id}: {skill.origin} [{skill.licence}]", markup=False)
+    for line in story.stages:
+        out.print(f"  {line['stage']:<18} {line['verdict']:<10} {line['numbers']}", markup=False)
+    for attempt in story.attempts:
+        mark = "ok" if attempt["ok"] else "failed"
+        out.print(f"  {attempt['kind']} round {attempt['round']}: {mark}. {attempt['summary']}", markup=False)
+    for trial in story.trials:
+        failed = ", ".join(check["check"] for check in trial["failed"]) or "none"
+        text = f"  trial {trial['kind']} round {trial['round']}: reward {trial['reward']}, checks not passed: {failed}"
+        out.print(text, markup=False, soft_wrap=True)
+    for name, fact in story.evidence.items():
+        out.print(f"  {name}: {fact}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def tasks(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
+    """The certified tasks."""
+    settings = load_settings()
+    lines = task_lines(settings, connect.open_ledger(settings), connect.open_store(settings), batch)
+    say([line.model_dump(mode="json") for line in lines], lambda: print_tasks(lines), as_json=json_)
+
+
+def print_tasks(lines: list[Any]) -> None:
+    table = Table(title="Certified tasks", title_justify="left")
+    for column in ("Task", "Title", "Families", "Checks", "Repairs", "Certificate"):
+        table.add_column(column)
+    for line in lines:
+        level = f"{line.level}{', stand-in base' if line.standin else ''}"
+        families = "/".join(line.families)
+        table.add_row(line.key, line.title, families, str(line.checks), str(line.repairs), level)
+    out.print(table)
+
+
+@export_app.command("harbor")
+def export_harbor(folder: Path, batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
+    """Write every certified task as a Harbor package below FOLDER."""
+    settings = load_settings()
+    store = connect.open_store(settings)
+    lines = task_lines(settings, connect.open_ledger(settings), store, batch)
+    if not lines:
+        raise ConfigError("There is no certified task to export: `facet funnel` counts the losses")
+    for line in lines:
+        export_package(store.get(line.package), folder / line.key)
+    written = [str(folder / line.key) for line in lines]
+    say(written, lambda: out.print(f"{len(written)} packages below {folder}"), as_json=json_)
+
+
+@app.command()
+def reap(
+    everything: Annotated[bool, typer.Option("--all", help="Also what live processes own.")] = False,  # noqa: FBT002
+    json_: Json = False,  # noqa: FBT002
+) -> None:
+    """Remove containers, task images, networks and volumes that dead processes left behind."""
+    found = connect.open_sandbox(load_settings()).reap(images=True, everything=everything)
+    data = {name: list(getattr(found, name)) for name in ("containers", "images", "networks", "volumes")}
+    text = ", ".join(f"{len(items)} {name}" for name, items in data.items())
+    say(data, lambda: out.print(f"Removed {text}"), as_json=json_)
+
+
+@app.command("verify-harbor")
+def verify_harbor(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
+    """Lint every certified task with Harbor, and run its oracle (1) and nop (0) agents."""
+    settings = load_settings()
+    store = connect.open_store(settings)
+    lines = task_lines(settings, connect.open_ledger(settings), store, batch)
+    packages = {line.key: store.get(line.package) for line in lines}
+    verdicts = proof.verify(packages, settings.home, os.environ)  # noqa: TID251 - a composition root
+    bad = [verdict for verdict in verdicts if not verdict.ok]
+    say(
+        [verdict._asdict() | {"ok": verdict.ok} for verdict in verdicts],
+        lambda: out.print("\n".join(map(proof.line, verdicts)), markup=False),
+        as_json=json_,
+    )
+    if bad or not verdicts:
+        raise ConfigError(f"{len(bad)} of {len(verdicts)} packages do not hold under Harbor")
+
+
+@app.command()
+def ui() -> None:
+    """Serve the Dagster web UI and its daemon until interrupted."""
+    settings = load_settings()
+    raise typer.Exit(webui.serve(settings, connect.dagster_environment(settings, os.environ)))  # noqa: TID251
+
+
+@app.command()
+def stop() -> None:
+    """Stop the embedded PostgreSQL."""
+    connect.stop_postgres(load_settings())
+
+
+def main() -> None:
+    """Entry point: a FacetError is one sentence and exit code 1."""
+    try:
+        app()
+    except FacetError as error:
+        err.print(f"[red]facet:[/red] {error}", soft_wrap=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""From settings to ports: which adapter stands behind each port of this installation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from facet_dagster.adapters.docker_sandbox import DockerSandbox
+from facet_dagster.adapters.embedded_postgres import postgres_url, stop
+from facet_dagster.adapters.fsspec_artifact_store import FsspecArtifactStore
+from facet_dagster.adapters.litellm_llm import LitellmLLM
+from facet_dagster.adapters.postgres_ledger import PostgresLedger
+from facet_dagster.adapters.qdrant_client_vector_store import QdrantClientVectorStore
+from facet_dagster.adapters.qdrant_edge_vector_store import QdrantEdgeVectorStore
+from facet_dagster.adapters.sentence_transformers_embedder import SentenceTransformersEmbedder
+from facet_dagster.adapters.tape import Tape
+from facet_dagster.adapters.tape_llm import TapeLLM
+from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStore
+from facet_dagster.settings import ROOT, Settings
+
+COLLECTION = "skills"
+
+
+def open_ledger(settings: Settings) -> Ledger:
+    """The ledger of this installation, migrated; starts the embedded PostgreSQL when it is down."""
+    ledger = PostgresLedger(postgres_url(settings.home, "facet", server=settings.postgres_url))
+    ledger.migrate()
+    return ledger
+
+
+def open_store(settings: Settings) -> ArtifactStore:
+    return FsspecArtifactStore(str(settings.home / "artifacts"))
+
+
+def open_sandbox(settings: Settings) -> DockerSandbox:
+    return DockerSandbox(workers=settings.workers, slots_dir=settings.home / "slots")
+
+
+def open_embedder(settings: Settings) -> Embedder:
+    return SentenceTransformersEmbedder(settings.embedder_dtype)
+
+
+@contextmanager
+def open_vectors(settings: Settings) -> Iterator[VectorStore]:
+    """The Qdrant server's collection, or the embedded shard, locked until the block ends."""
+    store: VectorStore
+    if settings.qdrant_url:
+        store = QdrantClientVectorStore(settings.qdrant_url, COLLECTION)
+    else:
+        store = QdrantEdgeVectorStore(settings.home / "vectors")
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def open_llm(settings: Settings, ledger: Ledger, store: ArtifactStore, run_id: str = "") -> LLM:
+    """The live model when FACET_MODEL is set, else the tape."""
+    if not settings.model:
+        return TapeLLM(Tape.load(settings.tape), ledger=ledger, store=store, run_id=run_id)
+    return LitellmLLM(
+        settings.model,
+        settings.api_base,
+        ledger=ledger,
+        store=store,
+        run_id=run_id,
+        temperature=settings.temperature,
+        max_tokens=settings.max_tokens,
+        seconds=settings.model_seconds,
+        record=settings.record,
+    )
+
+
+def describe_tape(settings: Settings) -> str:
+    """Which model answered on the tape, how, and when."""
+    meta = Tape.load(settings.tape).meta
+    return f"{settings.tape.name} (made {meta.made} by {meta.model}: {meta.how})"
+
+
+def stop_postgres(settings: Settings) -> None:
+    """Stop the embedded PostgreSQL; a server named by FACET_POSTGRES_URL is left alone."""
+    if not settings.postgres_url:
+        stop(settings.home)
+
+
+def dagster_environment(settings: Settings, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Environment of every Dagster process; writes $FACET_HOME/dagster/dagster.yaml from the template.
+
+    Starts the embedded PostgreSQL when it is down.
+    """
+    home = settings.home / "dagster"
+    home.mkdir(parents=True, exist_ok=True)
+    url = postgres_url(settings.home, "dagster", server=settings.postgres_url)
+    text = (ROOT / "dagster.yaml").read_text(encoding="utf-8").replace("${POSTGRES_URL}", f'"{url}"')
+    _write_if_changed(home / "dagster.yaml", text)
+    path = os.pathsep.join(filter(None, [str(ROOT), inherited.get("PYTHONPATH", "")]))
+    return {
+        **inherited,
+        "DAGSTER_HOME": str(home),
+        "DAGSTER_EVENT_BATCH_SIZE": "1000",
+        "DAGSTER_DISABLE_TELEMETRY": "1",
+        "FACET_HOME": str(settings.home),
+        "PYTHONPATH": path,
+    }
+
+
+def _write_if_changed(path: Path, text: str) -> None:
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        aside = path.with_suffix(f".{os.getpid()}.new")
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)

@@ -1,0 +1,16 @@
+"""Composition root of the web UI, the daemon and every run: settings -> resources, assets, sensors."""
+
+import dagster as dg
+
+from assets import reports, s1_skills, s2_seeds, s3_environments, s4_tasks
+from facet_dagster.settings import load_settings
+from resources.ports import resources
+from sensors.nightly import night, nightly
+
+defs = dg.Definitions(
+    assets=dg.load_assets_from_modules([s1_skills, s2_seeds, s3_environments, s4_tasks, reports]),
+    resources=resources(load_settings()),
+    jobs=[night],
+    schedules=[nightly],
+    executor=dg.in_process_executor,
+)

@@ -1,0 +1,110 @@
+"""The Dockerfiles of a task, rendered and never written by a model.
+
+Both images start from a public base and one tool-chain layer whose text is the same for every task, so
+that an engine builds it once. They need no BuildKit feature and work under ``docker build`` and compose.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+
+from facet_dagster.domain.environment import ManifestReply, PlannedFile, Recipe, SourceFile
+
+DOCKERFILE = "Dockerfile"
+FILES_FOLDER = "app"
+GENERATOR = "build/generate.py"
+USER = "agent"
+TOOLCHAIN_PACKAGES = ("asciinema", "bash", "ca-certificates", "procps", "tmux", "tzdata")
+
+_INSTALL = """\
+RUN apt-get update \\
+ && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends {packages} \\
+ && rm -rf /var/lib/apt/lists/*{more}
+"""
+_SET_UP_USER = f"""\
+ \\
+ && useradd --create-home --shell /bin/bash {USER} \\
+ && install --directory --owner={USER} --group={USER} /app"""
+# The seed of string hashes is fixed, so that a generator's sets have one order. -s and -P keep its
+# modules to the standard library; -I would do so too, and would ignore the seed.
+_RUN_GENERATOR = "PYTHONHASHSEED=0 LC_ALL=C.UTF-8 TZ=UTC python3 -s -P -B /build/generate.py"
+_SET_TIMES = "find /app -exec touch --no-dereference --date=2024-01-01T00:00:00Z {} +"
+
+
+def environment_dockerfile(base: str, packages: Sequence[str], *, has_generator: bool) -> str:
+    """The image in which the agent works: ``packages`` and, below /app, the initial files.
+
+    The build context holds ``app/**`` and, with a generator, ``build/generate.py``. The generator runs as
+    the agent's user in a stage of its own, so that no layer of the image holds it.
+    """
+    return "\n".join(
+        [
+            _toolchain(base),
+            f"FROM toolchain AS packages\n{_install(packages)}",
+            _fixtures(has_generator=has_generator),
+            f"FROM packages\nCOPY --from=fixtures --chown={USER}:{USER} /app/ /app/\nWORKDIR /app\n",
+        ]
+    )
+
+
+def verifier_dockerfile(base: str, packages: Sequence[str]) -> str:
+    """The image in which the verifier runs: ``packages``, and the build context below /tests."""
+    tests = "COPY . /tests/\nRUN chmod -R a+rX /tests && chmod a+x /tests/test.sh\nWORKDIR /tests\n"
+    return "\n".join([_toolchain(base), f"FROM toolchain\n{_install(packages)}{tests}"])
+
+
+def _toolchain(base: str) -> str:
+    layer = _INSTALL.format(packages=" ".join(TOOLCHAIN_PACKAGES), more=_SET_UP_USER)
+    return f"FROM {base} AS toolchain\n{layer}STOPSIGNAL SIGKILL\n"
+
+
+def _install(packages: Sequence[str]) -> str:
+    names = sorted(set(packages) - set(TOOLCHAIN_PACKAGES))
+    return _INSTALL.format(packages=" ".join(names), more="") if names else ""
+
+
+def _fixtures(*, has_generator: bool) -> str:
+    run = f"RUN {_SET_TIMES}"
+    copy = ""
+    if has_generator:
+        copy = f"COPY {GENERATOR} /{GENERATOR}\n"
+        run = f"RUN {_RUN_GENERATOR} \\\n && {_SET_TIMES}"
+    return (
+        f"FROM toolchain AS fixtures\n{copy}USER {USER}\nWORKDIR /app\n"
+        f"COPY --chown={USER}:{USER} {FILES_FOLDER}/ /app/\n{run}\n"
+    )
+
+
+def environment_files(recipe: Recipe, manifest: ManifestReply, base: str) -> dict[str, bytes]:
+    """The complete build context (relative path -> bytes), which is also a package's environment/ folder.
+
+    Literal files get the encoding and line ends that the manifest promises. Raises UnicodeEncodeError when
+    a promised encoding cannot hold the text, and LookupError when there is no such encoding.
+    """
+    planned = {file.path: file for file in manifest.files}
+    files = {f"{FILES_FOLDER}/{file.path}": _stored(file, planned.get(file.path)) for file in recipe.files}
+    if recipe.generator:
+        files[GENERATOR] = recipe.generator.encode()
+    text = environment_dockerfile(base, recipe.packages, has_generator=bool(recipe.generator))
+    return {DOCKERFILE: text.encode(), **files}
+
+
+def environment_executables(recipe: Recipe) -> frozenset[str]:
+    """Paths of the build context that need mode 755."""
+    return frozenset(f"{FILES_FOLDER}/{file.path}" for file in recipe.files if file.executable)
+
+
+def _stored(file: SourceFile, plan: PlannedFile | None) -> bytes:
+    text = file.content
+    if plan and plan.newline in ("lf", "crlf"):
+        text = text.replace("\r\n", "\n")
+    if plan and plan.newline == "crlf":
+        text = text.replace("\n", "\r\n")
+    return text.encode(codec(plan.encoding) if plan else "utf-8")
+
+
+def codec(encoding: str) -> str:
+    """The codec for an encoding as people write it; ``binary`` text is UTF-8. Raises LookupError."""
+    name = encoding.strip().lower()
+    return "utf-8" if name in ("", "binary", "none") else codecs.lookup(name).name

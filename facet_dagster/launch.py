@@ -1,0 +1,165 @@
+"""Drives the asset graph stage by stage: one run per stage and range of partitions, in this process.
+
+``python -m facet_dagster.launch --batch LABEL [--count N] [--until ASSET]``. Every run is an ordinary run
+of the instance in DAGSTER_HOME, with the events that the web UI shows. A stage whose run failed for some
+partitions does not stop the others; the exit code is 1 when anything failed or nothing was accepted.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import dagster as dg
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+)
+from rich.console import Console
+
+from facet_dagster.connect import open_ledger, open_llm, open_store
+from facet_dagster.definitions import defs
+from facet_dagster.domain.facts import SeedFact
+from facet_dagster.domain.ids import bucket_keys
+from facet_dagster.domain.outcome import Verdict
+from facet_dagster.errors import FacetError
+from facet_dagster.funnel import current
+from facet_dagster.pipeline.graph import SeedStages, seed_stages
+from facet_dagster.ports import Ledger
+from facet_dagster.settings import Settings, load_settings
+
+SKILL_ASSETS = ("skills", "skill_index", "scenario_hypotheses", "seed_candidates")
+SELECTION = "seed_selection"
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+console = Console(highlight=False)
+
+
+class Ran(NamedTuple):
+    """One stage as it went: partitions settled, how many of them were read back, and what failed."""
+
+    asset: str
+    settled: int
+    cached: int
+    rejected: int
+    error: str
+
+
+def materialize(
+    instance: dg.DagsterInstance, asset: str, keys: Sequence[str], config: dict[str, Any] | None = None
+) -> Ran:
+    """Run one asset over ``keys``, one run per contiguous range; no keys: an asset without partitions."""
+    key = dg.AssetKey(asset)
+    job = defs.get_repository_def().get_implicit_job_def_for_assets([key])
+    assert job is not None
+    settled = cached = rejected = 0
+    errors = []
+    for first, last in _ranges(instance, asset, keys) if keys else [("", "")]:
+        tags = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last} if first else {}
+        result = job.execute_in_process(
+            instance=instance,
+            tags=tags,
+            asset_selection=[key],
+            run_config={**QUIET, **(config or {})},
+            raise_on_error=False,
+        )
+        events = [e.materialization for e in _materializations(result)]
+        settled += len(events)
+        cached += sum(_is(event, "cached", value=True) for event in events)
+        rejected += sum(_is(event, "verdict", value=Verdict.REJECTED) for event in events)
+        errors += [] if result.success else [_first_error(result)]
+    return Ran(asset, settled, cached, rejected, errors[0] if errors else "")
+
+
+def _materializations(result: dg.ExecuteInProcessResult) -> list[Any]:
+    return [
+        event.step_materialization_data
+        for event in result.all_events
+        if event.event_type_value == "ASSET_MATERIALIZATION"
+    ]
+
+
+def _is(event: dg.AssetMaterialization, name: str, *, value: object) -> bool:
+    entry = event.metadata.get(name)
+    return entry is not None and entry.value == value
+
+
+def _first_error(result: dg.ExecuteInProcessResult) -> str:
+    for event in result.all_events:
+        if event.is_step_failure:
+            data = event.step_failure_data
+            if data.user_failure_data is not None and data.user_failure_data.description:
+                return str(data.user_failure_data.description)
+            if data.error is not None:
+                cause = data.error.cause or data.error
+                return cause.message.strip().splitlines()[0]
+    return "the run failed before its step started; its log in the web UI says why"
+
+
+def _ranges(instance: dg.DagsterInstance, asset: str, keys: Sequence[str]) -> list[tuple[str, str]]:
+    """Contiguous stretches of ``keys`` in the order in which Dagster keeps them."""
+    order = bucket_keys() if asset in SKILL_ASSETS else list(instance.get_dynamic_partitions("seed"))
+    wanted, ranges = set(keys), list[tuple[str, str]]()
+    previous = None
+    for key in order:
+        if key in wanted:
+            ranges[-1:] = [(ranges[-1][0], key)] if previous in wanted and ranges else [*ranges[-1:], (key, key)]
+        previous = key
+    return ranges
+
+
+def run_funnel(
+    settings: Settings, ledger: Ledger, instance: dg.DagsterInstance, *, batch: str, count: int, until: str
+) -> list[Ran]:
+    """All stages in order up to ``until``. Seeds whose stage failed are left out of the later ones."""
+    history = [_report(materialize, instance, asset, bucket_keys()) for asset in SKILL_ASSETS]
+    if any(ran.error for ran in history):
+        return history
+    config = {"ops": {SELECTION: {"config": {"batch": batch, "count": count}}}}
+    history.append(_report(materialize, instance, SELECTION, [], config))
+    if history[-1].error:
+        return history
+    keys = sorted(fact.key for fact in ledger.find(SeedFact, batch=batch))
+    for stage in seed_stages(settings):
+        history.append(_report(materialize, instance, stage.name, keys))
+        keys = sorted(current(stage, keys, ledger))
+        if stage.name == until or not keys:
+            break
+    return history
+
+
+def _report(run: Any, instance: dg.DagsterInstance, asset: str, *rest: Any) -> Ran:
+    began = time.monotonic()
+    with console.status(f"{asset} ..."):
+        ran: Ran = run(instance, asset, *rest)
+    text = f"{ran.settled - ran.cached} computed, {ran.cached} read back"
+    if ran.rejected:
+        text += f", {ran.rejected} rejected"
+    console.print(f"  {asset:<20} {text}  [dim]{time.monotonic() - began:.1f} s[/dim]")
+    if ran.error:
+        console.print(f"  [red]{asset} failed:[/red] {ran.error}", soft_wrap=True)
+    return ran
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m facet_dagster.launch", description=__doc__)
+    parser.add_argument("--batch", required=True, help="label of the seeds to select and carry through")
+    parser.add_argument("--count", type=int, default=0, help="seeds that the batch shall hold (FACET_SEEDS)")
+    parser.add_argument("--until", default="certificate", choices=SeedStages._fields, help="last stage")
+    options = parser.parse_args(argv)
+    try:
+        settings = load_settings()
+        ledger = open_ledger(settings)
+        open_llm(settings, ledger, open_store(settings))  # a missing tape or key is said before anything runs
+        with dg.DagsterInstance.get() as instance:
+            history = run_funnel(
+                settings, ledger, instance, batch=options.batch, count=options.count, until=options.until
+            )
+    except FacetError as error:
+        console.print(f"[red]facet:[/red] {error}", soft_wrap=True)
+        return 1
+    return 1 if any(ran.error for ran in history) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Which stages there are, what they read, and under which code, prompts and settings a result stands."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from facet_dagster.domain.facts import RawSkillFact
+from facet_dagster.domain.ids import bucket_keys, digest
+from facet_dagster.funnel import Stage, current
+from facet_dagster.ports import Ledger
+from facet_dagster.settings import Settings
+from facet_dagster.stages import curate, environment, hypothesise, index, pair, scenario, task
+
+
+class SkillStages(NamedTuple):
+    """Stages over the 256 buckets of skills."""
+
+    skills: Stage
+    skill_index: Stage
+    scenario_hypotheses: Stage
+    seed_candidates: Stage
+
+
+class SeedStages(NamedTuple):
+    """Stages over seeds, in order (paper, Table 5)."""
+
+    seed: Stage
+    scenario: Stage
+    first_build: Stage
+    environment: Stage
+    task_draft: Stage
+    first_validation: Stage
+    task: Stage
+    certificate: Stage
+
+
+def corpus_digest(ledger: Ledger) -> str:
+    """Digest of everything ingested so far: deduplication and retrieval depend on the whole corpus."""
+    return digest(sorted(fact.skill for fact in ledger.find(RawSkillFact)))
+
+
+def skill_stages(settings: Settings, ledger: Ledger) -> SkillStages:
+    """The bucket stages for the corpus as it is now."""
+    corpus = corpus_digest(ledger)
+    skills = Stage("skills", curate.VERSION, (), (corpus,))
+    indexed = Stage("skill_index", index.VERSION, (skills,), (settings.embedder_dtype,))
+    hypotheses = Stage("scenario_hypotheses", hypothesise.VERSION, (skills,))
+    candidates = Stage("seed_candidates", pair.VERSION, (indexed, hypotheses), (settings.neighbours, corpus))
+    return SkillStages(skills, indexed, hypotheses, candidates)
+
+
+def seed_stages(settings: Settings) -> SeedStages:
+    """The seed stages. Every stage names all whose values it reads, so that its input digest covers them."""
+    seed = Stage("seed", "1")
+    scenes = Stage("scenario", scenario.VERSION, (seed,))
+    first = Stage(
+        "first_build", environment.FIRST_BUILD_VERSION, (seed, scenes), (settings.base_image, settings.build_seconds)
+    )
+    built = Stage("environment", environment.ENVIRONMENT_VERSION, (first, scenes), (settings.environment_repairs,))
+    draft = Stage("task_draft", task.DRAFT_VERSION, (built, scenes))
+    checked = Stage("first_validation", task.VALIDATION_VERSION, (draft, built, scenes), (settings.trial_seconds,))
+    final = Stage("task", task.VERSION, (checked, built, scenes), (settings.task_repairs,))
+    certificate = Stage("certificate", task.CERTIFICATE_VERSION, (final, scenes))
+    return SeedStages(seed, scenes, first, built, draft, checked, final, certificate)
+
+
+def selection_stage(settings: Settings, ledger: Ledger, count: int) -> Stage:
+    """``seed_selection`` for the candidates as they are now; its key is the batch."""
+    candidates = current(skill_stages(settings, ledger).seed_candidates, bucket_keys(), ledger)
+    return Stage(
+        "seed_selection", pair.VERSION, (), (count, [(key, candidates[key].output) for key in sorted(candidates)])
+    )

@@ -1,0 +1,197 @@
+"""Stages 2 to 4 over seeds, bound to ports: from a selected pair to a certified Harbor task."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from facet_dagster.domain.environment import BuildAttempt, Environment, EnvironmentRepairReply, FileEdit
+from facet_dagster.domain.facts import SeedFact
+from facet_dagster.domain.scenario import Scenario, Seed
+from facet_dagster.domain.skill import Skill
+from facet_dagster.domain.task import Draft, Task
+from facet_dagster.errors import ConfigError, InvariantError
+from facet_dagster.funnel import Compute, Outcome, Stage, current
+from facet_dagster.pipeline.graph import seed_stages
+from facet_dagster.pipeline.skills import kept_skills
+from facet_dagster.ports import LLM, ArtifactStore, Ledger, Sandbox
+from facet_dagster.settings import Settings
+from facet_dagster.stages import environment as environments
+from facet_dagster.stages import scenario as scenarios
+from facet_dagster.stages import task as tasks
+
+V = TypeVar("V", bound=BaseModel)
+
+
+def value(kind: type[V], stage: Stage, key: str, ledger: Ledger, store: ArtifactStore) -> V:
+    """The current value of ``stage`` for ``key``. Raises InvariantError when the plan let a gap through."""
+    result = current(stage, [key], ledger).get(key)
+    if result is None or result.output is None:
+        raise InvariantError(f"{stage.name} has no current value for {key}")
+    return kind.model_validate_json(store.get(result.output))
+
+
+def _seed(key: str, ledger: Ledger) -> Seed:
+    facts = ledger.find(SeedFact, key=key)
+    if not facts:
+        raise ConfigError(f"Seed {key} is not in the ledger: seeds are minted by seed_selection")
+    fact = facts[0]
+    return Seed(
+        key=key,
+        candidate=fact.candidate,
+        skills=(fact.first, fact.second),
+        scenario=fact.scenario,
+        families=(fact.families[0], fact.families[1]),
+    )
+
+
+def seed(*, ledger: Ledger) -> Compute:
+    """Seed key -> Seed, as minted."""
+
+    def compute(key: str) -> Outcome:
+        found = _seed(key, ledger)
+        return Outcome(found, parents=((found.candidate, "candidate"),))
+
+    return compute
+
+
+def scenario(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM) -> Compute:
+    """Seed key -> Scenario: the five modules (paper, section 3.2)."""
+    kept = kept_skills(settings, ledger, store)
+
+    def compute(key: str) -> Outcome:
+        found = _seed(key, ledger)
+        first, second = (_skill(kept, ident) for ident in found.skills)
+        return scenarios.reconstruct(found, first, second, llm=llm)
+
+    return compute
+
+
+def _skill(kept: dict[str, Skill], ident: str) -> Skill:
+    if ident not in kept:
+        raise ConfigError(f"Skill {ident} is no longer kept: its seed cannot be computed anew")
+    return kept[ident]
+
+
+def first_build(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM, sandbox: Sandbox) -> Compute:
+    """Seed key -> Environment after exactly one build."""
+    graph = seed_stages(settings)
+
+    def compute(key: str) -> Outcome:
+        return environments.first_build(
+            _seed(key, ledger),
+            value(Scenario, graph.scenario, key, ledger, store),
+            llm=llm,
+            sandbox=sandbox,
+            base_image=settings.base_image,
+            build_seconds=settings.build_seconds,
+        )
+
+    return compute
+
+
+def environment(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM, sandbox: Sandbox) -> Compute:
+    """Seed key -> Environment with e0, after at most ``environment_repairs`` repairs."""
+    graph = seed_stages(settings)
+
+    def compute(key: str) -> Outcome:
+        return environments.realise(
+            value(Environment, graph.first_build, key, ledger, store),
+            value(Scenario, graph.scenario, key, ledger, store),
+            llm=llm,
+            sandbox=sandbox,
+            repairs=settings.environment_repairs,
+            build_seconds=settings.build_seconds,
+        )
+
+    return compute
+
+
+def task_draft(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM) -> Compute:
+    """Seed key -> Draft: instruction, solution, verifier, in that order, all on one e0."""
+    graph = seed_stages(settings)
+
+    def compute(key: str) -> Outcome:
+        return tasks.draft(
+            _seed(key, ledger),
+            value(Scenario, graph.scenario, key, ledger, store),
+            value(Environment, graph.environment, key, ledger, store),
+            llm=llm,
+            store=store,
+        )
+
+    return compute
+
+
+def first_validation(settings: Settings, *, ledger: Ledger, store: ArtifactStore, sandbox: Sandbox) -> Compute:
+    """Seed key -> Task after exactly one full validation."""
+    graph = seed_stages(settings)
+
+    def compute(key: str) -> Outcome:
+        return tasks.first_validation(
+            value(Draft, graph.task_draft, key, ledger, store),
+            value(Environment, graph.environment, key, ledger, store),
+            value(Scenario, graph.scenario, key, ledger, store),
+            sandbox=sandbox,
+            trial_seconds=settings.trial_seconds,
+        )
+
+    return compute
+
+
+def task(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM, sandbox: Sandbox) -> Compute:
+    """Seed key -> Task, validated, after at most ``task_repairs`` rounds."""
+    graph = seed_stages(settings)
+
+    def compute(key: str) -> Outcome:
+        scene = value(Scenario, graph.scenario, key, ledger, store)
+        checked = value(Task, graph.first_validation, key, ledger, store)
+        return tasks.finish(
+            checked,
+            checked.environment,
+            scene,
+            llm=llm,
+            sandbox=sandbox,
+            rounds=settings.task_repairs,
+            trial_seconds=settings.trial_seconds,
+            rebuild=_rebuilder(scene, sandbox, settings.build_seconds),
+            store=store,
+        )
+
+    return compute
+
+
+def _rebuilder(scene: Scenario, sandbox: Sandbox, build_seconds: float) -> tasks.Rebuild:
+    """What an environment repair of a task needs from the environment stage."""
+
+    def rebuild(environment: Environment, edits: tuple[FileEdit, ...]) -> Environment:
+        reply = EnvironmentRepairReply(diagnosis="asked for by a validation", edits=list(edits))
+        recipe, problems = environments.apply_repair(environment.recipe, reply)
+        if problems:
+            failed = BuildAttempt(
+                round=len(environment.attempts), recipe="", failed_step="edit", problems=tuple(problems)
+            )
+            return environment.model_copy(update={"attempts": (*environment.attempts, failed)})
+        return environments.rebuild(environment, recipe, scene, sandbox=sandbox, build_seconds=build_seconds)
+
+    return rebuild
+
+
+def certificate(settings: Settings, *, ledger: Ledger, store: ArtifactStore, sandbox: Sandbox) -> Compute:
+    """Seed key -> Certificate and the Harbor package."""
+    graph = seed_stages(settings)
+    kept = kept_skills(settings, ledger, store)
+
+    def compute(key: str) -> Outcome:
+        found = _seed(key, ledger)
+        return tasks.certify(
+            value(Task, graph.task, key, ledger, store),
+            value(Scenario, graph.scenario, key, ledger, store),
+            [_skill(kept, ident) for ident in found.skills],
+            sandbox=sandbox,
+            store=store,
+            trial_seconds=settings.trial_seconds,
+        )
+
+    return compute

@@ -1,0 +1,199 @@
+"""The funnel in the form of the paper's Table 5: counts, retention, recovery and the reason of each loss."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from facet_dagster.domain.facts import RawSkillFact, SeedFact
+from facet_dagster.domain.ids import bucket_keys
+from facet_dagster.domain.outcome import StageResult, Value, Verdict
+from facet_dagster.errors import InvariantError
+from facet_dagster.funnel import Memo, Stage, current
+from facet_dagster.pipeline.graph import seed_stages, skill_stages
+from facet_dagster.pipeline.skills import curated, judged_candidates
+from facet_dagster.ports import ArtifactStore, Ledger
+from facet_dagster.settings import Settings
+
+
+class Row(Value):
+    """``count`` of ``of`` (the row it is compared with); ``losses`` maps reasons to counts."""
+
+    name: str
+    label: str
+    count: int
+    of: str = ""
+    losses: dict[str, int] = {}
+
+
+class Funnel(Value):
+    """Rows in order; ``share`` is a row's count over that of the row it is compared with."""
+
+    batch: str
+    rows: tuple[Row, ...]
+
+    def count(self, name: str) -> int:
+        return next(row.count for row in self.rows if row.name == name)
+
+    def share(self, row: Row) -> float | None:
+        whole = self.count(row.of) if row.of else 0
+        return row.count / whole if whole else None
+
+
+IDENTITIES = (
+    ("environments", "first_build_ok", "environment_repaired"),
+    ("validated", "first_pass_valid", "task_repaired"),
+)
+
+
+def funnel(settings: Settings, ledger: Ledger, store: ArtifactStore, batch: str = "") -> Funnel:
+    """Counts over the current results; ``batch`` limits the seeds.
+
+    Raises InvariantError when an identity of Table 5 does not hold.
+    """
+    report = Funnel(
+        batch=batch,
+        rows=(*_skill_rows(settings, ledger, store), *_seed_rows(settings, ledger, batch)),
+    )
+    for whole, *parts in IDENTITIES:
+        if report.count(whole) != sum(report.count(part) for part in parts):
+            raise InvariantError(f"Funnel: {whole} is not the sum of {' and '.join(parts)}")
+    return report
+
+
+def _skill_rows(settings: Settings, ledger: Ledger, store: ArtifactStore) -> list[Row]:
+    items = curated(settings, ledger, store)
+    dropped = Counter(str(item.rejection.reason) for item in items if item.rejection)
+    judged = judged_candidates(settings, ledger, store)
+    refused = Counter(str(item.rejection.reason) for item in judged if item.rejection)
+    hypotheses = current(skill_stages(settings, ledger).scenario_hypotheses, bucket_keys(), ledger).values()
+    return [
+        Row(name="collected", label="Skills collected", count=len(ledger.find(RawSkillFact))),
+        Row(name="skills", label="Skills kept", count=_count(items, "skill"), of="collected", losses=dropped),
+        Row(
+            name="hypotheses",
+            label="Scenario hypotheses",
+            count=int(sum(result.numbers.get("hypotheses", 0) for result in hypotheses)),
+        ),
+        Row(name="candidates", label="Candidate pairs", count=len(judged)),
+        Row(
+            name="accepted_candidates",
+            label="Pairs accepted by the judge",
+            count=len(judged) - sum(refused.values()),
+            of="candidates",
+            losses=refused,
+        ),
+    ]
+
+
+def _count(items: Iterable[object], attribute: str) -> int:
+    return sum(getattr(item, attribute) is not None for item in items)
+
+
+def _seed_rows(settings: Settings, ledger: Ledger, batch: str) -> list[Row]:
+    keys = sorted(fact.key for fact in ledger.find(SeedFact) if batch in ("", fact.batch))
+    graph, memo = seed_stages(settings), Memo()
+
+    def results(stage: Stage) -> dict[str, StageResult]:
+        return current(stage, keys, ledger, memo)
+
+    built, checked = results(graph.environment), results(graph.first_validation)
+    environments, tasks = _accepted(built), _accepted(results(graph.task))
+    mended_environments = [key for key in environments if built[key].numbers.get("repairs", 0) > 0]
+    first_pass = [key for key in tasks if checked[key].numbers.get("valid", 0) > 0]
+    entering = _reached(checked)
+    certified = _accepted(results(graph.certificate))
+    return [
+        Row(name="seeds", label="Scenario-skill seeds", count=len(keys)),
+        Row(
+            name="first_builds",
+            label="First-build logs",
+            count=len(_reached(results(graph.first_build))),
+            of="seeds",
+            losses=_losses(results(graph.seed), results(graph.scenario), results(graph.first_build)),
+        ),
+        Row(
+            name="first_build_ok",
+            label="Initial environment success",
+            count=len(environments) - len(mended_environments),
+            of="first_builds",
+        ),
+        Row(
+            name="environment_repaired",
+            label="Environment repair recovery",
+            count=len(mended_environments),
+            of="first_builds",
+        ),
+        Row(
+            name="environments",
+            label="Successful environments",
+            count=len(environments),
+            of="first_builds",
+            losses=_losses(built),
+        ),
+        Row(
+            name="entering_validation",
+            label="Entering validation",
+            count=len(entering),
+            of="environments",
+            losses=_losses(results(graph.task_draft)),
+        ),
+        Row(
+            name="first_pass_valid",
+            label="First-pass valid",
+            count=len(first_pass),
+            of="entering_validation",
+        ),
+        Row(
+            name="task_repaired",
+            label="Task repair recovery",
+            count=len(tasks) - len(first_pass),
+            of="entering_validation",
+        ),
+        Row(
+            name="validated",
+            label="Final validated tasks",
+            count=len(tasks),
+            of="entering_validation",
+            losses=_losses(results(graph.task)),
+        ),
+        Row(
+            name="certified",
+            label="Certified (basic)",
+            count=len(certified),
+            of="validated",
+            losses=_losses(results(graph.certificate)),
+        ),
+    ]
+
+
+def _accepted(results: Mapping[str, StageResult]) -> list[str]:
+    return [key for key, result in results.items() if result.verdict is Verdict.ACCEPTED]
+
+
+def _reached(results: Mapping[str, StageResult]) -> list[str]:
+    """Keys that have an output of this stage: a log exists."""
+    return [key for key, result in results.items() if result.output is not None]
+
+
+def _losses(*stages: Mapping[str, StageResult]) -> dict[str, int]:
+    rejected = [r for results in stages for r in results.values() if r.verdict is Verdict.REJECTED]
+    return dict(Counter(str(r.rejection.reason) for r in rejected if r.rejection))
+
+
+def funnel_markdown(report: Funnel) -> str:
+    """The table as Markdown."""
+    lines = ["| Stage | Count | Share | Losses |", "|---|---:|---:|---|"]
+    for row in report.rows:
+        lines.append(f"| {row.label} | {row.count} | {share_text(report, row)} | {losses_text(row)} |")
+    return "\n".join(lines)
+
+
+def share_text(report: Funnel, row: Row) -> str:
+    """``84.6 % of first_builds``, or nothing."""
+    share = report.share(row)
+    return "" if share is None else f"{100 * share:.1f} % of {row.of}"
+
+
+def losses_text(row: Row) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in sorted(row.losses.items()))

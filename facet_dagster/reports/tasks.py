@@ -1,0 +1,52 @@
+"""The accepted tasks of a ledger, and their packages."""
+
+from __future__ import annotations
+
+from facet_dagster.domain.facts import SeedFact
+from facet_dagster.domain.outcome import Value, Verdict
+from facet_dagster.domain.task import Certificate, Task
+from facet_dagster.funnel import Memo, current
+from facet_dagster.pipeline.graph import seed_stages
+from facet_dagster.ports import ArtifactStore, Ledger
+from facet_dagster.settings import Settings
+
+
+class TaskLine(Value):
+    """A certified task: key, title, families, checks, repairs, level; ``package`` is the artifact with the tar."""
+
+    key: str
+    title: str
+    families: tuple[str, ...]
+    checks: int
+    repairs: int
+    level: str
+    standin: bool
+    package: str
+
+
+def tasks(settings: Settings, ledger: Ledger, store: ArtifactStore, batch: str = "") -> list[TaskLine]:
+    """Every certified task, sorted by key."""
+    seeds = {fact.key: fact for fact in ledger.find(SeedFact) if batch in ("", fact.batch)}
+    graph, memo = seed_stages(settings), Memo()
+    final = current(graph.task, sorted(seeds), ledger, memo)
+    lines = []
+    for key, result in sorted(current(graph.certificate, sorted(seeds), ledger, memo).items()):
+        if result.verdict is not Verdict.ACCEPTED or result.output is None:
+            continue
+        certificate = Certificate.model_validate_json(store.get(result.output))
+        output = final[key].output
+        assert output is not None
+        task = Task.model_validate_json(store.get(output))
+        lines.append(
+            TaskLine(
+                key=key,
+                title=task.title,
+                families=tuple(seeds[key].families),
+                checks=len(task.draft.verifier.checks),
+                repairs=len(task.repairs),
+                level=certificate.level,
+                standin=certificate.standin,
+                package=certificate.package,
+            )
+        )
+    return lines

@@ -1,0 +1,176 @@
+"""Why did this die, and what was it made from: everything the ledger knows about one id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facet_dagster.domain.facts import (
+    AttemptFact,
+    CandidateFact,
+    CheckFact,
+    Fact,
+    RawSkillFact,
+    SeedFact,
+    SkillFact,
+    TrialFact,
+)
+from facet_dagster.domain.outcome import StageResult, Value, Verdict
+from facet_dagster.errors import ConfigError
+from facet_dagster.funnel import Memo, current
+from facet_dagster.pipeline.graph import seed_stages
+from facet_dagster.ports import Ledger
+from facet_dagster.settings import Settings
+
+
+class SkillSource(Value):
+    """A skill in a lineage: where it came from, under which licence, and what stage 1 decided."""
+
+    id: str
+    name: str
+    licence: str
+    origin: str
+    verdict: str
+    reason: str = ""
+    message: str = ""
+
+
+class Why(Value):
+    """The story of an id. ``stage``, ``reason`` and ``component`` are empty while nothing rejected it."""
+
+    id: str
+    kind: str
+    verdict: str
+    stage: str = ""
+    reason: str = ""
+    component: str = ""
+    message: str = ""
+    evidence: dict[str, Any] = {}
+    skills: tuple[SkillSource, ...] = ()
+    stages: tuple[dict[str, Any], ...] = ()
+    attempts: tuple[dict[str, Any], ...] = ()
+    trials: tuple[dict[str, Any], ...] = ()
+    ancestors: tuple[tuple[int, str, str, str], ...] = ()
+
+
+def why(ident: str, settings: Settings, ledger: Ledger) -> Why:
+    """The story of a seed (or task), candidate or skill; ``ident`` may be any unambiguous prefix.
+
+    Raises ConfigError when nothing, or more than one thing, has that id.
+    """
+    kind, full = _resolve(ident, ledger)
+    if kind == "seed":
+        return _why_seed(full, settings, ledger)
+    if kind == "candidate":
+        return _why_candidate(full, ledger)
+    return _why_skill(full, ledger)
+
+
+def _resolve(ident: str, ledger: Ledger) -> tuple[str, str]:
+    ident = ident.removeprefix("facet/")
+    known = {fact.key: "seed" for fact in ledger.find(SeedFact)}
+    known |= {fact.candidate: "candidate" for fact in ledger.find(CandidateFact)}
+    known |= {fact.skill: "skill" for fact in ledger.find(RawSkillFact)}
+    found = [ident] if ident in known else sorted(full for full in known if full.startswith(ident))
+    if not ident or not found:
+        raise ConfigError(f"Nothing has the id {ident!r}: `facet tasks` and `facet funnel` list what there is")
+    if len(found) > 1:
+        raise ConfigError(f"{ident!r} is the beginning of {len(found)} ids, such as {', '.join(found[:3])}")
+    return known[found[0]], found[0]
+
+
+def _why_seed(key: str, settings: Settings, ledger: Ledger) -> Why:
+    seed = ledger.find(SeedFact, key=key)[0]
+    memo = Memo()
+    results = [
+        result
+        for stage in seed_stages(settings)
+        if (result := current(stage, [key], ledger, memo).get(key)) is not None
+    ]
+    computed = [result for result in results if result.verdict is not Verdict.NOT_REACHED]
+    last = next((r for r in computed if r.verdict is Verdict.REJECTED), computed[-1] if computed else None)
+    rejection = last.rejection if last else None
+    return Why(
+        id=key,
+        kind="seed",
+        verdict=last.verdict if last else "not started",
+        stage=last.stage if last else "",
+        reason=rejection.reason if rejection else "",
+        component=rejection.component if rejection else "",
+        message=rejection.message if rejection else "",
+        evidence=rejection.evidence if rejection else {},
+        skills=tuple(_source(skill, ledger) for skill in (seed.first, seed.second)),
+        stages=tuple(_stage_line(result) for result in computed),
+        attempts=tuple(_plain(fact) for fact in ledger.find(AttemptFact, key=key)),
+        trials=tuple(_trial(fact, ledger) for fact in ledger.find(TrialFact, key=key)),
+        ancestors=tuple(ledger.ancestors(key)),
+    )
+
+
+def _stage_line(result: StageResult) -> dict[str, Any]:
+    return {
+        "stage": result.stage,
+        "verdict": result.verdict.value,
+        "numbers": result.numbers,
+        "artifact": result.output,
+        "seconds": result.seconds,
+    }
+
+
+def _plain(fact: Fact) -> dict[str, Any]:
+    return fact.model_dump(mode="json")
+
+
+def _trial(fact: TrialFact, ledger: Ledger) -> dict[str, Any]:
+    checks = ledger.find(CheckFact, trial=fact.fact_id)
+    failed = [{"check": c.check, "status": c.status, "message": c.message} for c in checks if c.status != "pass"]
+    return {**_plain(fact), "checks": len(checks), "failed": failed}
+
+
+def _source(skill: str, ledger: Ledger) -> SkillSource:
+    facts = ledger.find(SkillFact, skill=skill)
+    if not facts:
+        raw = ledger.find(RawSkillFact, skill=skill)
+        origin = str(raw[0].value.get("origin", "")) if raw else ""
+        return SkillSource(id=skill, name="", licence="", origin=origin, verdict="not curated")
+    fact = facts[-1]
+    return SkillSource(
+        id=skill,
+        name=fact.name,
+        licence=fact.licence,
+        origin=fact.origin,
+        verdict=fact.verdict,
+        reason=fact.reason,
+        message=fact.message,
+    )
+
+
+def _why_candidate(ident: str, ledger: Ledger) -> Why:
+    fact = ledger.find(CandidateFact, candidate=ident)[-1]
+    rejected = fact.verdict is Verdict.REJECTED
+    return Why(
+        id=ident,
+        kind="candidate",
+        verdict=fact.verdict,
+        stage="seed_candidates" if rejected else "",
+        reason=fact.reason,
+        component="seed" if rejected else "",
+        message=fact.message,
+        skills=tuple(_source(skill, ledger) for skill in (fact.first, fact.second)),
+        ancestors=tuple(ledger.ancestors(ident)),
+    )
+
+
+def _why_skill(ident: str, ledger: Ledger) -> Why:
+    source = _source(ident, ledger)
+    rejected = source.verdict == Verdict.REJECTED
+    return Why(
+        id=ident,
+        kind="skill",
+        verdict=source.verdict,
+        stage="skills" if rejected else "",
+        reason=source.reason,
+        component="skill" if rejected else "",
+        message=source.message,
+        skills=(source,),
+        ancestors=tuple(ledger.ancestors(ident)),
+    )

@@ -1,0 +1,164 @@
+"""Stage 2, pairing: related skills by retrieval, a model's judgement, and a balanced selection (paper, section 3.1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from facet_dagster import prompts
+from facet_dagster.domain.ids import digest, seed_key
+from facet_dagster.domain.outcome import Component, Reason, reject
+from facet_dagster.domain.scenario import Candidate, HypothesisReply, JudgedCandidate, JudgeReply, Seed
+from facet_dagster.domain.skill import Skill, describe
+from facet_dagster.errors import MalformedReply
+from facet_dagster.ports import LLM, Embedder, VectorStore
+
+VERSION = f"1-{prompts.version('judge')}"
+
+# Above: the same skill in other words. Below: nothing in common.
+NEAR_IDENTICAL = 0.9
+UNRELATED = 0.2
+SPARE = 8
+
+
+def pair_id(first: str, second: str) -> str:
+    """Id of an unordered pair of skill ids."""
+    return f"pair-{digest(sorted((first, second)))[:32]}"
+
+
+def propose(skill: Skill, *, vectors: VectorStore, embedder: Embedder, llm: LLM, limit: int) -> list[Candidate]:
+    """At most ``limit`` pairs of ``skill`` with a neighbour of cosine between 0.2 and 0.9, the nearest first.
+
+    The ranking is pinned, scores included, so that a replay neither embeds nor searches.
+    Raises EmbedderError, VectorStoreError, LLMError.
+    """
+
+    def rank() -> list[str]:
+        vector = embedder.encode([describe(skill.name, skill.description, skill.body)])[0].tolist()
+        hits = vectors.query([vector], limit=2 * limit + SPARE)[0]
+        related = [hit for hit in hits if hit.id != skill.id and UNRELATED < hit.score < NEAR_IDENTICAL]
+        return [f"{hit.id} {hit.score:.3f}" for hit in related[:limit]]
+
+    pinned = (line.split(" ") for line in llm.pin("neighbours", skill.id, rank))
+    return [_candidate(skill.id, other, float(score)) for other, score in pinned]
+
+
+def _candidate(anchor: str, other: str, score: float) -> Candidate:
+    first, second = sorted((anchor, other))
+    return Candidate(id=pair_id(first, second), skills=(first, second), anchor=anchor, score=score)
+
+
+def judge(
+    candidate: Candidate,
+    first: Skill,
+    second: Skill,
+    hypotheses: tuple[HypothesisReply, HypothesisReply],
+    *,
+    llm: LLM,
+) -> JudgedCandidate:
+    """Ask whether the two skills make one verifiable terminal scenario; ``first`` and ``second`` in any order.
+
+    Where neither skill states a procedure nothing is asked. A malformed reply rejects the candidate.
+    Raises LLMError.
+    """
+    if not any(reply.concrete for reply in hypotheses):
+        why = reject(Reason.SEED_REFUSED, "Neither skill states a procedure, formats or rules.")
+        return JudgedCandidate(candidate=candidate, rejection=why)
+    views = sorted(zip((first, second), hypotheses, strict=True), key=lambda pair: pair[0].id)
+    variables = {name: _view(*view) for name, view in zip(("first", "second"), views, strict=True)}
+    try:
+        reply = llm.ask("judge", variables, JudgeReply, subject=candidate.id)
+    except MalformedReply as error:
+        why = reject(Reason.LLM_MALFORMED, str(error), component=Component.SEED, problem=error.problem[:2000])
+        return JudgedCandidate(candidate=candidate, rejection=why)
+    refusal = None if reply.accepted else reject(Reason.SEED_REFUSED, reply.reason)
+    return JudgedCandidate(candidate=candidate, reply=reply, rejection=refusal)
+
+
+def _view(skill: Skill, hypotheses: HypothesisReply) -> dict[str, Any]:
+    """What the judge reads about one skill: no id, so that the same skills ask the same question."""
+    return {
+        "name": skill.name,
+        "family": skill.family.value,
+        "description": skill.description,
+        "understanding": hypotheses.understanding,
+        "concrete": hypotheses.concrete,
+        "scenarios": [scenario.model_dump(mode="json") for scenario in hypotheses.hypotheses],
+    }
+
+
+def select(
+    judged: Iterable[JudgedCandidate],
+    skills: Mapping[str, Skill],
+    *,
+    count: int,
+    taken: Collection[str],
+    day: date,
+) -> list[Seed]:
+    """At most ``count`` seeds, balanced over pairs of families, sorted by key.
+
+    ``taken`` holds ids of pairs and of skills that earlier selections used: such a pair is never taken
+    again, such a skill only when nothing else is left. The order of ``judged`` does not matter.
+    """
+    groups = _groups(judged, skills, taken)
+    chosen: list[JudgedCandidate] = []
+    used = Counter(ident for ident in taken if not ident.startswith("pair-"))
+    for reuse in (False, True):
+        _round_robin(groups, chosen, used, count=count, reuse=reuse)
+    return sorted((_seed(item, skills, day) for item in chosen), key=lambda seed: seed.key)
+
+
+def _groups(
+    judged: Iterable[JudgedCandidate], skills: Mapping[str, Skill], taken: Collection[str]
+) -> list[list[JudgedCandidate]]:
+    """Accepted new pairs by their families, the rarest pair of families first, the best pair first."""
+    best: dict[str, JudgedCandidate] = {}
+    for item in sorted(judged, key=_merit, reverse=True):
+        known = all(ident in skills for ident in item.candidate.skills)
+        if item.reply is not None and item.rejection is None and known and item.candidate.id not in taken:
+            best.setdefault(item.candidate.id, item)
+    groups: dict[tuple[str, ...], list[JudgedCandidate]] = {}
+    for item in best.values():
+        families = tuple(sorted(skills[ident].family.value for ident in item.candidate.skills))
+        groups.setdefault(families, []).append(item)
+    return [groups[families] for families in sorted(groups, key=lambda f: (len(groups[f]), f))]
+
+
+def _merit(item: JudgedCandidate) -> tuple[int, float, str, str]:
+    return item.reply.verifiable if item.reply else 0, item.candidate.score, item.candidate.id, item.candidate.anchor
+
+
+def _round_robin(
+    groups: Sequence[list[JudgedCandidate]],
+    chosen: list[JudgedCandidate],
+    used: Counter[str],
+    *,
+    count: int,
+    reuse: bool,
+) -> None:
+    """One pair from each group in turn; without ``reuse`` only pairs of two unused skills."""
+    progress = True
+    while progress and len(chosen) < count:
+        progress = False
+        for group in groups:
+            fresh = (item for item in group if reuse or not any(used[ident] for ident in item.candidate.skills))
+            item = min(fresh, key=lambda item: sum(used[i] for i in item.candidate.skills), default=None)
+            if item is None or len(chosen) >= count:
+                continue
+            group.remove(item)
+            chosen.append(item)
+            used.update(item.candidate.skills)
+            progress = True
+
+
+def _seed(item: JudgedCandidate, skills: Mapping[str, Skill], day: date) -> Seed:
+    first, second = item.candidate.skills
+    return Seed(
+        key=seed_key(day, digest([first, second])),
+        candidate=item.candidate.id,
+        skills=(first, second),
+        scenario=item.reply.scenario if item.reply else "",
+        families=(skills[first].family.value, skills[second].family.value),
+    )

@@ -1,0 +1,48 @@
+"""Stage 4: from an environment to a validated, certified Harbor task (paper, sections 3.3 and 3.4, Table 8)."""
+
+from __future__ import annotations
+
+from facet_dagster.domain.ids import digest
+from facet_dagster.prompts import version
+from facet_dagster.stages.task.certify import certify
+from facet_dagster.stages.task.draft import draft
+from facet_dagster.stages.task.package import (
+    SHIPPED,
+    Package,
+    TaskLimits,
+    build_package,
+    export,
+    package_digest,
+    package_files,
+)
+from facet_dagster.stages.task.repair import Rebuild, finish
+from facet_dagster.stages.task.trial import Images, run_trial
+from facet_dagster.stages.task.validate import first_validation, validate
+
+_FILES = digest([(SHIPPED / name).read_text(encoding="utf-8") for name in ("run_checks.py", "test.sh")])[:16]
+
+DRAFT_VERSION = f"1-{version('instruction', 'solution', 'verifier')}"
+VALIDATION_VERSION = f"1-{_FILES}"
+VERSION = f"1-{version('repair_task')}-{_FILES}"
+CERTIFICATE_VERSION = f"1-{_FILES}"
+
+__all__ = [
+    "CERTIFICATE_VERSION",
+    "DRAFT_VERSION",
+    "VALIDATION_VERSION",
+    "VERSION",
+    "Images",
+    "Package",
+    "Rebuild",
+    "TaskLimits",
+    "build_package",
+    "certify",
+    "draft",
+    "export",
+    "finish",
+    "first_validation",
+    "package_digest",
+    "package_files",
+    "run_trial",
+    "validate",
+]

@@ -1,0 +1,82 @@
+"""One factory per port. The web UI shows their configuration; the adapter is made when a run needs it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from facet_dagster import connect
+from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, Sandbox, VectorStore
+from facet_dagster.settings import Settings, load_settings
+
+
+class LedgerResource(dg.ConfigurableResourceFactory[Ledger]):
+    """PostgreSQL: a server, or the embedded one."""
+
+    server: str
+
+    def create_resource(self, context: dg.InitResourceContext) -> Ledger:
+        return connect.open_ledger(load_settings())
+
+
+class StoreResource(dg.ConfigurableResourceFactory[ArtifactStore]):
+    """Content-addressed blobs."""
+
+    folder: str
+
+    def create_resource(self, context: dg.InitResourceContext) -> ArtifactStore:
+        return connect.open_store(load_settings())
+
+
+class SandboxResource(dg.ConfigurableResourceFactory[Sandbox]):
+    """Docker Engine."""
+
+    base_image: str
+
+    def create_resource(self, context: dg.InitResourceContext) -> Sandbox:
+        return connect.open_sandbox(load_settings())
+
+
+class EmbedderResource(dg.ConfigurableResourceFactory[Embedder]):
+    """sentence-transformers."""
+
+    dtype: str
+
+    def create_resource(self, context: dg.InitResourceContext) -> Embedder:
+        return connect.open_embedder(load_settings())
+
+
+class VectorStoreResource(dg.ConfigurableResourceFactory[VectorStore]):
+    """Qdrant: a server, or the embedded shard, which one process at a time may open."""
+
+    server: str
+
+    @contextmanager
+    def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[VectorStore]:
+        with connect.open_vectors(load_settings()) as store:
+            yield store
+
+
+class LLMResource(dg.ConfigurableResourceFactory[LLM]):
+    """A litellm model, or the tape."""
+
+    model: str
+    tape: str
+
+    def create_resource(self, context: dg.InitResourceContext) -> LLM:
+        settings = load_settings()
+        run_id = context.run.run_id if context.run else ""
+        return connect.open_llm(settings, connect.open_ledger(settings), connect.open_store(settings), run_id)
+
+
+def resources(settings: Settings) -> dict[str, object]:
+    """The family of resources of this deployment. Nothing is opened here, and no secret is shown."""
+    return {
+        "settings": settings,
+        "ledger": LedgerResource(server="FACET_POSTGRES_URL" if settings.postgres_url else "embedded"),
+        "store": StoreResource(folder=str(settings.home / "artifacts")),
+        "sandbox": SandboxResource(base_image=settings.base_image),
+        "embedder": EmbedderResource(dtype=settings.embedder_dtype),
+        "vectors": VectorStoreResource(server=settings.qdrant_url or "embedded"),
+        "llm": LLMResource(model=settings.model or "tape", tape="" if settings.model else settings.tape.name),
+    }

@@ -1,0 +1,65 @@
+"""The package under the real Harbor: clean under its linter, oracle 1, an agent that does nothing 0."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from facet_dagster.settings import load_settings
+from facet_dagster.setup.harbor_tool import HarborTool, harbor_command
+from facet_dagster.stages.task.package import TaskLimits, build_package, export
+from tests.fixtures import task_example as example
+
+pytestmark = pytest.mark.harbor
+
+
+@pytest.fixture(scope="module")
+def tool() -> HarborTool:
+    found = harbor_command(load_settings().home)
+    assert found is not None, "Harbor is not set up: run `make verify-harbor`, or deselect the marker `harbor`"
+    return found
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("packages") / "sales"
+    built = build_package(
+        example.draft(),
+        example.environment(),
+        example.SCENARIO,
+        example.SKILLS,
+        e0_archive=example.E0_ARCHIVE,
+        limits=TaskLimits.of(60),
+        level="basic",
+    )
+    export(built.tar(), folder)
+    return folder
+
+
+def harbor(tool: HarborTool, *argv: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **tool.env}  # noqa: TID251 - Harbor needs PATH and HOME
+    return subprocess.run([*tool.argv, *argv], env=env, capture_output=True, text=True, timeout=500, check=False)
+
+
+def test_harbor_lint_finds_nothing(tool: HarborTool, package: Path) -> None:
+    done = harbor(tool, "lint", str(package), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("agent", "reward"), [("oracle", 1.0), ("nop", 0.0)])
+def test_harbor_gives_the_reward_that_our_trials_give(
+    tool: HarborTool, package: Path, tmp_path: Path, agent: str, reward: float
+) -> None:
+    where = ["-p", str(package), "-o", str(tmp_path), "--job-name", agent]
+    environment = ["-e", "facet_harbor.offline:OfflineDockerEnvironment"]
+    done = harbor(tool, "run", *where, "-a", agent, *environment, "-n", "1", "-q", "-y")
+    results = [json.loads(path.read_text()) for path in tmp_path.glob("*/*__*/result.json")]
+    assert len(results) == 1, done.stdout + done.stderr
+    assert results[0]["exception_info"] is None, results[0]["exception_info"]
+    assert results[0]["verifier_result"]["rewards"] == {"reward": reward}
+    checks = json.loads(next(tmp_path.glob("*/*__*/verifier/checks.json")).read_text())
+    assert len(checks) == len(example.CHECKS)

@@ -1,0 +1,135 @@
+"""A complete task judged by a real engine: fresh containers, no network, the images of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from facet_dagster.adapters.docker_sandbox import DockerSandbox
+from facet_dagster.adapters.memory import MemoryArtifactStore
+from facet_dagster.domain.archive import unpack
+from facet_dagster.domain.outcome import Component, Reason
+from facet_dagster.domain.task import Certificate, Draft, Task
+from facet_dagster.domain.trial import End
+from facet_dagster.ports import Built
+from facet_dagster.stages.task.certify import certify
+from facet_dagster.stages.task.package import TaskLimits
+from facet_dagster.stages.task.trial import images
+from facet_dagster.stages.task.validate import first_validation
+from tests.fixtures import task_example as example
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerSandbox]:
+    sandbox = DockerSandbox(slots_dir=tmp_path_factory.mktemp("slots"))
+    yield sandbox
+    sandbox.close()
+
+
+@pytest.fixture(scope="module")
+def image(sandbox: DockerSandbox) -> Iterator[str]:
+    built = sandbox.build(example.CONTEXT, subject=example.SEED.key)
+    assert isinstance(built, Built), built
+    yield built.image
+    sandbox.remove_image(built.image)
+
+
+def validated(draft: Draft, sandbox: DockerSandbox, seconds: float = 60.0) -> Task:
+    outcome = first_validation(
+        draft, example.environment(draft.image), example.SCENARIO, sandbox=sandbox, trial_seconds=seconds
+    )
+    assert isinstance(outcome.value, Task)
+    return outcome.value
+
+
+def refused(draft: Draft, sandbox: DockerSandbox, seconds: float = 60.0) -> tuple[Reason, Component]:
+    rejection = validated(draft, sandbox, seconds).validations[-1].rejection
+    assert rejection is not None
+    return rejection.reason, rejection.component
+
+
+def test_a_sound_task_refuses_e0_accepts_the_solution_and_is_certified(image: str, sandbox: DockerSandbox) -> None:
+    task = validated(example.draft(image), sandbox)
+    baseline, oracle = task.validations[0].baseline, task.validations[0].oracle
+    assert task.valid, task.validations
+    assert baseline is not None
+    assert oracle is not None
+    assert (baseline.reward, oracle.reward) == (0, 1)
+    assert {c.id for c in baseline.checks if c.status == "pass"} == {"C13"}
+    assert task.validations[0].remarks == ()
+    assert {c.status for c in oracle.checks} == {"pass"}
+
+    store = MemoryArtifactStore()
+    outcome = certify(task, example.SCENARIO, example.SKILLS, sandbox=sandbox, store=store, trial_seconds=60)
+    assert outcome.rejection is None
+    assert isinstance(outcome.value, Certificate)
+    assert (outcome.value.oracle, outcome.value.baseline) == ((1, 1, 1), (0, 0))
+    assert "tests/e0/data/sales.csv" in unpack(store.get(outcome.value.package))
+
+
+def test_wrong_work_is_refused_with_the_checks_that_saw_it(image: str, sandbox: DockerSandbox) -> None:
+    draft = example.draft(image, solution=example.solution(example.SOLVE.replace('"empty"', '"unknown"')))
+    task = validated(draft, sandbox)
+    rejection = task.validations[0].rejection
+    assert rejection is not None
+    assert rejection.reason is Reason.TASK_ORACLE_FAILED
+    assert [c["id"] for c in rejection.evidence["checks"]] == ["C9", "C11"]
+    assert rejection.evidence["checks"][0]["log_tail"] == "row 4: expected empty, found unknown"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("echo going down >&2; exit 3", Reason.TASK_SOLUTION_CRASHED),
+        ("touch /root/x", Reason.TASK_SOLUTION_CRASHED),
+        ("echo x >> /solution/solve.sh", Reason.TASK_SOLUTION_CRASHED),
+        ("python3 -c 'x = bytearray(3_000_000_000); print(len(x))'", Reason.TASK_RESOURCES),
+    ],
+)
+def test_a_solution_that_fails_is_blamed(image: str, sandbox: DockerSandbox, line: str, reason: Reason) -> None:
+    draft = example.draft(image, solution=example.solution(f"set -e\n{line.replace('/solution/', '/solu*/')}\n"))
+    assert refused(draft, sandbox) == (reason, Component.SOLUTION)
+
+
+def test_a_solution_that_hangs_runs_into_the_limit(image: str, sandbox: DockerSandbox) -> None:
+    draft = example.draft(image, solution=example.solution("sleep 600 & sleep 600\n"))
+    task = validated(draft, sandbox, seconds=2)
+    rejection, oracle = task.validations[0].rejection, task.validations[0].oracle
+    assert rejection is not None
+    assert (rejection.reason, rejection.component) == (Reason.TASK_TIMEOUT, Component.SOLUTION)
+    assert oracle is not None
+    assert oracle.solution is not None
+    assert oracle.solution.end is End.TIMEOUT
+
+
+def test_a_verifier_that_accepts_e0_is_refused(image: str, sandbox: DockerSandbox) -> None:
+    checks = [c.model_copy(update={"body": "assert APP.is_dir()", "depends_on": []}) for c in example.CHECKS]
+    helpers = example.HELPERS + "# totals.json rejects.csv\n"
+    draft = example.draft(image, verifier=example.VERIFIER.model_copy(update={"checks": checks, "helpers": helpers}))
+    assert refused(draft, sandbox) == (Reason.TASK_BASELINE_PASSED, Component.VERIFIER)
+
+
+def test_a_verifier_that_fails_in_its_own_code_is_refused(image: str, sandbox: DockerSandbox) -> None:
+    helpers = example.HELPERS.replace("def totals():", "def totals():\n    undefined_thing")
+    draft = example.draft(image, verifier=example.VERIFIER.model_copy(update={"helpers": helpers}))
+    assert refused(draft, sandbox) == (Reason.TASK_VERIFIER_BROKEN, Component.VERIFIER)
+
+
+def test_a_verifier_that_hangs_is_blamed(image: str, sandbox: DockerSandbox) -> None:
+    slow = example.with_check(1, body="while True:\n    totals_seen = 1\nassert totals()")
+    assert refused(example.draft(image, verifier=slow), sandbox, 2) == (Reason.TASK_TIMEOUT, Component.VERIFIER)
+
+
+def test_an_image_that_is_gone_is_built_again(image: str, sandbox: DockerSandbox) -> None:
+    del image
+    assert validated(example.draft("facet/gone:0"), sandbox).valid
+
+
+def test_the_verifier_image_goes_and_the_environment_image_stays(image: str, sandbox: DockerSandbox) -> None:
+    with images(example.draft(image), example.environment(image), sandbox=sandbox, limits=TaskLimits.of(60)) as both:
+        assert sandbox.image(both.verifier) is not None
+    assert sandbox.image(both.verifier) is None
+    assert sandbox.image(both.environment) is not None
