@@ -10,7 +10,7 @@ from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, Sandbox, V
 from facet_dagster.settings import Settings, load_settings
 
 
-class LedgerResource(dg.ConfigurableResourceFactory[Ledger]):
+class LedgerResource(dg.ConfigurableResource[Ledger]):
     """PostgreSQL: a server, or the embedded one."""
 
     server: str
@@ -19,7 +19,7 @@ class LedgerResource(dg.ConfigurableResourceFactory[Ledger]):
         return connect.open_ledger(load_settings())
 
 
-class StoreResource(dg.ConfigurableResourceFactory[ArtifactStore]):
+class StoreResource(dg.ConfigurableResource[ArtifactStore]):
     """Content-addressed blobs."""
 
     folder: str
@@ -28,7 +28,7 @@ class StoreResource(dg.ConfigurableResourceFactory[ArtifactStore]):
         return connect.open_store(load_settings())
 
 
-class SandboxResource(dg.ConfigurableResourceFactory[Sandbox]):
+class SandboxResource(dg.ConfigurableResource[Sandbox]):
     """Docker Engine."""
 
     base_image: str
@@ -37,7 +37,7 @@ class SandboxResource(dg.ConfigurableResourceFactory[Sandbox]):
         return connect.open_sandbox(load_settings())
 
 
-class EmbedderResource(dg.ConfigurableResourceFactory[Embedder]):
+class EmbedderResource(dg.ConfigurableResource[Embedder]):
     """sentence-transformers."""
 
     dtype: str
@@ -46,7 +46,7 @@ class EmbedderResource(dg.ConfigurableResourceFactory[Embedder]):
         return connect.open_embedder(load_settings())
 
 
-class VectorStoreResource(dg.ConfigurableResourceFactory[VectorStore]):
+class VectorStoreResource(dg.ConfigurableResource[VectorStore]):
     """Qdrant: a server, or the embedded shard, which one process at a time may open."""
 
     server: str
@@ -57,7 +57,7 @@ class VectorStoreResource(dg.ConfigurableResourceFactory[VectorStore]):
             yield store
 
 
-class LLMResource(dg.ConfigurableResourceFactory[LLM]):
+class LLMResource(dg.ConfigurableResource[LLM]):
     """A litellm model, or the tape."""
 
     model: str

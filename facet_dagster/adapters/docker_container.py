@@ -22,6 +22,7 @@ _REMOVE_SECONDS = 10.0
 _FILE_TOO_BIG = 128 + 25  # ended by SIGXFSZ, the limit on a file's size
 _KILLED = 128 + 9
 _CANNOT_START = 126
+_RESERVE_GIB = 0.5
 # The engine's words for an image that cannot run the program: its user, its folder or the program is not there.
 _IMAGE_FAULTS = (
     "unable to find user",
@@ -34,6 +35,10 @@ _IMAGE_FAULTS = (
     "executable file not found",
     "exec format error",
 )
+
+
+class _HostFull:
+    """A reason to stop that is not the program's: somebody filled the engine's disk."""
 
 
 class CannotStart(Exception):
@@ -73,10 +78,12 @@ class Container:
     def execute(self, limits: Limits) -> ExecResult:
         """Start the program and wait for its end, or for the end of its limits. Raises CannotStart."""
         self._start()
-        with Watchdog[End](limits.seconds, lambda t: self._over(limits, t), self.kill) as dog:
+        with Watchdog[End | _HostFull](limits.seconds, lambda t: self._over(limits, t), self.kill) as dog:
             with engine_errors("wait for a container"):
                 self._engine.api.wait(self.id, timeout=int(limits.seconds) + CALL_SECONDS)
             seconds = dog.elapsed
+        if isinstance(dog.reason, _HostFull):
+            raise SandboxError("The Docker Engine's disk is nearly full; a program was stopped: free some space")
         state = self._ended_state(killed_by_us=dog.reason is not None)
         code = int(state["ExitCode"])
         return ExecResult(
@@ -122,14 +129,16 @@ class Container:
                 raise
         self.started = True
 
-    def _over(self, limits: Limits, elapsed: float) -> End | None:
+    def _over(self, limits: Limits, elapsed: float) -> End | _HostFull | None:
         if elapsed >= limits.seconds:
             return End.TIMEOUT
         with contextlib.suppress(SandboxError), engine_errors("measure a container"):
             api = self._engine.api
             answer = api._get(api._url("/containers/{0}/json", self.id), params={"size": "1"})
             written = int(answer.json().get("SizeRw") or 0)
-            return End.DISK if written > limits.disk or self._engine.disk_is_short(0.5) else None
+            if written > limits.disk:
+                return End.DISK
+            return _HostFull() if self._engine.disk_is_short(_RESERVE_GIB) else None
         return None
 
     def _ended_state(self, *, killed_by_us: bool) -> Mapping[str, Any]:

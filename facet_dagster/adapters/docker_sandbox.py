@@ -27,7 +27,6 @@ from facet_dagster.errors import SandboxError
 from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Put, Reaped, Run, RunOutcome
 
 _RETRIES = 2
-_FREE_GIB = 2.0
 _BUILD_LIMITS = Limits(memory=4 * 1024**3, cpus=2.0)
 
 
@@ -36,6 +35,8 @@ class DockerSandbox:
 
     ``pause_image`` is a trusted image with ``sleep`` (the base image): with it, trials join the network
     namespace of an idle container, which starts them faster. ``slots_dir`` holds the machine-wide slots.
+    A build starts only with ``free_gib`` free on the engine's disk. BuildKit is used unless the engine refuses
+    it or ``classic_builder`` is set.
     """
 
     def __init__(
@@ -49,10 +50,11 @@ class DockerSandbox:
         build_slots: int = 2,
         trial_slots: int = 4,
         classic_builder: bool = False,
+        free_gib: float = 2.0,
     ) -> None:
         self.run_id = uuid.uuid4().hex
         self._labels = {OWNER: owner or current_owner(), RUN: self.run_id}
-        self._build_network = build_network
+        self._build_network, self._free_gib = build_network, free_gib
         self._slots_dir = slots_dir or default_slots_dir()
         self._build_slots = Slots(self._slots_dir, "build", build_slots)
         self._trial_slots = Slots(self._slots_dir, "trial", trial_slots)
@@ -200,9 +202,9 @@ class DockerSandbox:
         return f"base image {base} is not available; available: {', '.join(names) or 'none'}"
 
     def _check_disk(self) -> None:
-        if self._engine.disk_is_short(_FREE_GIB):
+        if self._engine.disk_is_short(self._free_gib):
             raise SandboxError(
-                f"Less than {_FREE_GIB:g} GiB (or 2 % of inodes) is free in {self._engine.data_root}: "
+                f"Less than {self._free_gib:g} GiB (or 2 % of inodes) is free in {self._engine.data_root}: "
                 "free some disk space there before building"
             )
 

@@ -104,7 +104,8 @@ class LitellmClient:
             return LLMError(
                 f"Model {self.model} refused the key, or there is none: set {self._variable(litellm)} to a valid key."
             )
-        if isinstance(error, litellm.exceptions.ContextWindowExceededError):
+        too_long = isinstance(error, litellm.exceptions.ContextWindowExceededError)
+        if too_long or _code(error) == "context_length_exceeded":
             return LLMError(
                 f"The prompt does not fit the context of {self.model}: set FACET_MODEL to a model with a longer"
                 f" context, or lower FACET_MAX_TOKENS.{said}"
@@ -158,8 +159,14 @@ def _status(error: BaseException) -> int | None:
     return status if isinstance(status, int) else None
 
 
+def _code(error: BaseException) -> str:
+    """The provider's own error code, which litellm keeps in the body."""
+    body = getattr(error, "body", None)
+    return str(body.get("code")) if isinstance(body, dict) else ""
+
+
 def _out_of_credit(error: BaseException) -> bool:
-    return _status(error) == 402 or "insufficient_quota" in str(error)
+    return _status(error) == 402 or _code(error) == "insufficient_quota"
 
 
 def _may_pass(error: BaseException) -> bool:

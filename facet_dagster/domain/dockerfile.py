@@ -20,7 +20,7 @@ TOOLCHAIN_PACKAGES = ("asciinema", "bash", "ca-certificates", "procps", "tmux", 
 _INSTALL = """\
 RUN apt-get update \\
  && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends {packages} \\
- && rm -rf /var/lib/apt/lists/*{more}
+ && rm -rf /var/cache/apt/*.bin /var/lib/apt/lists/*{more}
 """
 _SET_UP_USER = f"""\
  \\

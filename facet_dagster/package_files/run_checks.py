@@ -3,10 +3,10 @@
 Usage: python3 -I run_checks.py [TESTS [LOGS]]     (defaults: /tests and /logs/verifier)
 
 TESTS/checks.py holds a list CHECKS of {id, rid, title, invariant, depends_on, run}. A check passes when
-``run()`` returns, fails on AssertionError, and is an error on anything else. A check that depends on one
-that did not pass is blocked and not run. LOGS/checks.json gets one entry per check; LOGS/reward.txt is
-written last and holds 1 when every check passed, else 0. FACET_SHUFFLE=<int> changes the order of
-checks that do not depend on each other.
+``run()`` returns anything but False, fails on AssertionError, and is an error on any other exception. A check
+that depends on one that did not pass is blocked and not run. LOGS/checks.json gets one entry per check;
+LOGS/reward.txt is written last and holds 1 when every check passed, else 0. FACET_SHUFFLE=<int> changes the
+order of checks that do not depend on each other.
 """
 
 import contextlib
@@ -67,7 +67,8 @@ def run_all(checks):
 def run_one(check):
     try:
         with bounded():
-            check["run"]()
+            if check["run"]() is False:
+                raise AssertionError("the check returned False")  # noqa: TRY301 - meant as an assertion
     except AssertionError as error:
         return entry(check["id"], check["rid"], "fail", str(error) or "assertion failed: " + check["title"])
     except BaseException as error:  # noqa: BLE001 - SystemExit and TooSlow too: no check may end the others

@@ -10,7 +10,6 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 import yaml
-from dagster_postgres import DagsterPostgresStorage
 
 from facet_dagster.adapters.postgres_ledger import PostgresLedger
 from facet_dagster.domain.facts import ArtifactFact
@@ -43,15 +42,9 @@ def instance(tmp_path: Path, postgres_url: str) -> Iterator[dg.DagsterInstance]:
             engine.dispose()
 
 
-def storage(instance: dg.DagsterInstance) -> FacetPostgresStorage:
-    found = instance._storage
-    assert type(found) is FacetPostgresStorage
-    return found
-
-
 def engines(instance: dg.DagsterInstance) -> list[sa.Engine]:
-    found = storage(instance)
-    return [part._engine for part in (found._run_storage, found._event_log_storage, found._schedule_storage)]
+    """Of runs, events and schedules."""
+    return [part._engine for part in (instance.run_storage, instance.event_log_storage, instance.schedule_storage)]
 
 
 def in_process(code: str, *arguments: str) -> None:
@@ -67,9 +60,8 @@ def sessions(url: str) -> int:
 
 
 def test_dagster_yaml_gives_our_class(instance: dg.DagsterInstance) -> None:
-    assert isinstance(storage(instance), DagsterPostgresStorage)
-    assert type(storage(instance).event_log_storage) is CachedKeysEventLogStorage
-    assert instance.event_log_storage is storage(instance).event_log_storage
+    assert type(instance.event_log_storage) is CachedKeysEventLogStorage
+    assert type(instance.get_ref().storage) is FacetPostgresStorage
 
 
 def test_a_partitioned_run_is_recorded(instance: dg.DagsterInstance) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
@@ -166,8 +169,8 @@ def test_a_device_of_the_image_does_not_come_back(sandbox: DockerSandbox) -> Non
 
 
 def test_a_collected_link_is_never_followed(sandbox: DockerSandbox) -> None:
-    assert collected(sandbox, "ln -s /etc /out") == {"out": collected(sandbox, "ln -s /etc /out")["out"]}
-    assert collected(sandbox, "ln -s /etc /out")["out"].type == "link"
+    found = collected(sandbox, "ln -s /etc /out")
+    assert [(name, member.type, member.link) for name, member in found.items()] == [("out", "link", "/etc")]
 
 
 @pytest.mark.parametrize(
@@ -227,10 +230,10 @@ def test_a_failed_build_tells_step_code_and_log_and_leaves_nothing(
     assert failed.step.startswith("RUN printf")
     assert "red" in failed.log_tail
     assert "\x1b" not in failed.log_tail.replace("\\033", "")
-    after = [i for i in api.images(all=True, filters={"label": f"{RUN}={builder.run_id}"})]
-    assert after == []
+    assert api.images(all=True, filters={"label": f"{RUN}={builder.run_id}"}) == []
+    client: Any = api
     new = {image["Id"] for image in api.images(all=True, filters={"label": "facet.base"})} - before
-    assert not any(unique in step["CreatedBy"] for ident in new for step in api.history(ident))
+    assert not any(unique in step["CreatedBy"] for ident in new for step in client.history(ident))
 
 
 @pytest.mark.parametrize(
@@ -293,14 +296,15 @@ def test_reading_more_than_the_limits_is_an_error(sandbox: DockerSandbox) -> Non
 
 
 HOLD = f"""
-import pathlib, sys, threading
+import docker, pathlib, sys, threading
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.sandbox_contract import context, shell
 sandbox = DockerSandbox(pause_image="{BASE}", slots_dir=pathlib.Path(sys.argv[1]))
+client = docker.APIClient(version="auto", **docker.utils.kwargs_from_env())
 print(sandbox.build(context("{BASE}"), subject="held").image, flush=True)
 threading.Thread(target=shell, args=(sandbox, "{BASE}", "sleep 300"), daemon=True).start()
 while True:
-    with_ids = sandbox._engine.api.containers(filters={{"label": "facet.run=" + sandbox.run_id}})
+    with_ids = client.containers(filters={{"label": "facet.run=" + sandbox.run_id}})
     if len(with_ids) == 2:
         print(" ".join(c["Id"] for c in with_ids), flush=True)
         threading.Event().wait()
@@ -356,11 +360,99 @@ def test_a_volume_of_the_image_goes_with_its_container(sandbox: DockerSandbox, a
         assert not anonymous
 
 
-def test_a_full_disk_is_said_before_a_build(slots: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = shutil.disk_usage("/")
-    monkeypatch.setattr("facet_dagster.adapters.docker_sandbox._FREE_GIB", usage.total / 1024**3 + 1)
-    builder = DockerSandbox(slots_dir=slots)
+def test_a_full_disk_is_said_before_a_build(slots: Path) -> None:
+    builder = DockerSandbox(slots_dir=slots, free_gib=1e9)
     with pytest.raises(SandboxError, match="free some disk space") as caught:
         builder.build(context(BASE), subject=SUBJECT)
     builder.close()
     assert not caught.value.transient
+
+
+class Line:
+    """A wire between a client on TCP and the engine's socket that can be cut."""
+
+    def __init__(self, engine: str) -> None:
+        self._engine = engine
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._ends: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def host(self) -> str:
+        return f"tcp://127.0.0.1:{self._server.getsockname()[1]}"
+
+    def cut(self) -> None:
+        for end in (self._server, *self._ends):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near = self._server.accept()[0]
+                far = socket.socket(socket.AF_UNIX)
+                self._ends += [near, far]
+                far.connect(self._engine)
+                for source, target in ((near, far), (far, near)):
+                    threading.Thread(target=self._copy, args=(source, target), daemon=True).start()
+
+    @staticmethod
+    def _copy(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch, api: docker.APIClient) -> Iterator[Line]:
+    if not api.base_url.startswith("http+docker://local"):
+        pytest.fail("this test needs an engine on a local socket")
+    made = Line(docker.utils.kwargs_from_env().get("base_url", "unix:///var/run/docker.sock").split("://")[-1])
+    monkeypatch.setenv("DOCKER_HOST", made.host)
+    yield made
+    made.cut()
+
+
+def test_a_remote_engine_needs_no_shared_folder(line: Line, slots: Path) -> None:
+    sandbox = DockerSandbox(slots_dir=slots)
+    run = Run(BASE, ("cat", "/in/a"), SUBJECT, put=(Put("/in", pack({"a": b"over the wire"})),), collect=("/in",))
+    outcome = sandbox.run(run)
+    sandbox.close()
+    assert outcome.program.output == "over the wire"
+    assert outcome.collected["/in"]
+
+
+def test_an_engine_lost_while_a_program_ran_is_transient_and_the_program_is_not_run_again(
+    line: Line, slots: Path, api: docker.APIClient
+) -> None:
+    sandbox = DockerSandbox(slots_dir=slots)
+    mine = {"label": f"{RUN}={sandbox.run_id}"}
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(shell, sandbox, BASE, "sleep 60")
+        while not api.containers(filters=mine):
+            pass
+        line.cut()
+        with pytest.raises(SandboxError) as caught:
+            future.result()
+    sandbox.close()
+    left = api.containers(all=True, filters=mine)
+    for container in left:
+        api.remove_container(container["Id"], force=True)
+    assert caught.value.transient
+    assert len(left) == 1, "one program, started once"
+
+
+def test_an_engine_lost_during_a_build_is_transient(line: Line, slots: Path) -> None:
+    sandbox = DockerSandbox(slots_dir=slots)
+    mark = f"9{uuid.uuid4().int % 10**8}"
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(sandbox.build, context(BASE, f"sleep {mark}"), subject=SUBJECT)
+        while not subprocess.run(["pgrep", "-f", f"^sleep {mark}"], capture_output=True, check=False).stdout:
+            pass
+        line.cut()
+        with pytest.raises(SandboxError) as caught:
+            future.result()
+    sandbox.close()
+    assert caught.value.transient

@@ -45,6 +45,11 @@ def test_one_failing_check_makes_the_reward_zero_and_the_others_still_run(tmp_pa
     assert entries[0] == {"id": "C1", "rid": "R1", "status": "fail", "message": "one is not two"}
 
 
+def test_a_check_that_returns_false_fails(tmp_path: Path) -> None:
+    entries, reward, _ = run(tmp_path, HEAD + "def no():\n    return 1 == 2\nadd('C1', no)\n")
+    assert (statuses(entries), reward) == ({"C1": "fail"}, "0")
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -44,7 +44,8 @@ class Parsed:
 def parse(text: str, *, slug: str = "", damaged: float = 0.0, notes: Sequence[str] = ()) -> Parsed:
     """Read the decoded text of one SKILL.md; ``slug`` names a skill that does not name itself."""
     matter, body, more = split(text)
-    title = next(headings(body), "")
+    title = next((head for level, head in headings(body) if level == 1), "")
+    some = next((head for _, head in headings(body)), "")
     given = _line(matter.get("name"))
     description = _line(matter.get("description") or matter.get("summary")) or first_paragraph(body)
     if not given:
@@ -53,12 +54,12 @@ def parse(text: str, *, slug: str = "", damaged: float = 0.0, notes: Sequence[st
         more = [*more, "description missing"]
     return Parsed(
         name=(given or slug or title)[:120],
-        title=(title or _line(matter.get("title") or matter.get("displayName")) or given or slug)[:200],
+        title=(title or _line(matter.get("title") or matter.get("displayName")) or given or slug or some)[:200],
         description=description[:1024],
         body=body.strip("\n"),
         text=text,
         matter=matter,
-        headed=bool(matter or title),
+        headed=bool(matter or title or some),
         damaged=damaged,
         notes=tuple(dict.fromkeys([*notes, *more])),
     )
@@ -200,8 +201,8 @@ def _prose_follows(lines: list[str]) -> bool:
     return bool(following) and not re.match(r"^\s*(?:[\w\"'.$-]+\s*:|- |#|[}\]])", following)
 
 
-def headings(body: str) -> Iterator[str]:
-    """Texts of the headings outside code blocks, in order."""
+def headings(body: str) -> Iterator[tuple[int, str]]:
+    """Level and text of the headings outside code blocks, in order."""
     fence, previous = "", ""
     for line in body.split("\n"):
         mark = re.match(r"^\s*(`{3,}|~{3,})", line)
@@ -209,11 +210,12 @@ def headings(body: str) -> Iterator[str]:
             fence = "" if fence else mark[1]
         elif not fence:
             if HEADING.match(line):
-                yield _line(line.strip().strip("#"))
+                text = line.strip()
+                yield len(text) - len(text.lstrip("#")), _line(text.strip("#"))
             elif re.match(r"^(?:={3,}|-{3,})\s*$", line) and re.match(r"^\w", previous) and line[0] == "=":
-                yield _line(previous)
-            elif tag := re.search(r"<h[1-3][^>]*>([^<]+)", line, re.IGNORECASE):
-                yield _line(tag[1])
+                yield 1, _line(previous)
+            elif tag := re.search(r"<h([1-3])[^>]*>([^<]+)", line, re.IGNORECASE):
+                yield int(tag[1]), _line(tag[2])
         previous = line
 
 

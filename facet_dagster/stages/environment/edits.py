@@ -54,7 +54,9 @@ def apply_repair(recipe: Recipe, reply: EnvironmentRepairReply) -> tuple[Recipe,
     for edit in reply.edits:
         problems += _apply(texts, edit)
     removed = [relative(path) for path in reply.remove_files]
-    problems += [f"{path} cannot be removed: it is no literal file." for path in removed if path not in files]
+    problems += [
+        f"Edit of {path}: it cannot be removed, since it is no literal file." for path in removed if path not in files
+    ]
     if problems:
         return recipe, problems
     generator = texts.pop(GENERATOR_PATH)

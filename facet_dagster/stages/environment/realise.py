@@ -19,7 +19,7 @@ from facet_dagster.domain.facts import ArtifactFact, AttemptFact
 from facet_dagster.domain.ids import digest, to_json
 from facet_dagster.domain.outcome import Reason, Rejection, reject
 from facet_dagster.domain.scenario import Scenario, Seed
-from facet_dagster.errors import SandboxError
+from facet_dagster.errors import MalformedReply, SandboxError
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import LLM, ArtifactStore, BuildFailed, Sandbox
 from facet_dagster.prompts import version
@@ -167,18 +167,17 @@ def _repair(
     environment: Environment, scenario: Scenario, *, llm: LLM, sandbox: Sandbox, build_seconds: float
 ) -> Environment:
     last = environment.attempts[-1]
-    reply = llm.ask(
-        "repair_environment",
-        {
-            "specification": scenario.specification(),
-            "manifest": environment.manifest,
-            "recipe": _shown(environment.recipe),
-            "evidence": evidence(last),
-        },
-        EnvironmentRepairReply,
-        subject=environment.seed,
-    )
-    recipe, problems = apply_repair(environment.recipe, reply)
+    variables = {
+        "specification": scenario.specification(),
+        "manifest": environment.manifest,
+        "recipe": _shown(environment.recipe),
+        "evidence": evidence(last),
+    }
+    try:
+        reply = llm.ask("repair_environment", variables, EnvironmentRepairReply, subject=environment.seed)
+        recipe, problems = apply_repair(environment.recipe, reply)
+    except MalformedReply as error:
+        recipe, problems = environment.recipe, [f"The repair did not fit its schema: {error.problem[:300]}"]
     if not problems:
         return rebuild(environment, recipe, scenario, sandbox=sandbox, build_seconds=build_seconds)
     # The cause is still there: the next round must see it beside what was wrong with these edits.
@@ -189,7 +188,7 @@ def _repair(
 
 
 def _causes(attempt: BuildAttempt) -> tuple[str, ...]:
-    return tuple(problem for problem in attempt.problems if not problem.startswith(("Edit of", "The repair changed")))
+    return tuple(problem for problem in attempt.problems if not problem.startswith(("Edit of", "The repair ")))
 
 
 def evidence(attempt: BuildAttempt) -> dict[str, Any]:

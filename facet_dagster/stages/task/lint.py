@@ -27,6 +27,8 @@ _SOCKET = re.compile(
     r"^\s*(?:import|from)\s+(socket|urllib\.request|requests|http\.client|httpx|aiohttp)\b", re.MULTILINE
 )
 _JUDGE = re.compile(r"(?<![\w/.}-])/(tests|logs/verifier|logs/agent|solution)(?=[/\s\"')]|$)", re.MULTILINE)
+_MACHINERY = re.compile(r"solve\.sh|(?<![\w/.-])/tests\b|run_checks|/logs/verifier")
+_CODE = re.compile(r"[()=$;]")  # a header or a sentence may rightly stand in both texts
 _CLOCK = re.compile(r"datetime\.(?:now|utcnow|today)\(|date\.today\(|time\.time\(|\$\(date\b(?![^)]*-d)|random\.\w+\(")
 
 
@@ -79,10 +81,11 @@ def _path_problems(instruction: InstructionReply, scenario: Scenario) -> Iterato
 
 
 def _leak_problems(text: str, solution: SolutionReply | None) -> Iterator[str]:
-    if re.search(r"solve\.sh|/tests\b|run_checks|checks\.py", text):
+    if _MACHINERY.search(text):
         yield "The instruction speaks of solve.sh or of the tests; it must speak of the work only."
     lines = script(solution.solve_sh).splitlines() if solution else []
-    leaked = next((s for s in (line.strip() for line in lines) if len(s) >= LEAK_CHARS and s in text), None)
+    code = [line.strip() for line in lines if _CODE.search(line) and not line.lstrip().startswith("#")]
+    leaked = next((line for line in code if len(line) >= LEAK_CHARS and line in text), None)
     if leaked is not None:
         yield f"The instruction holds a line of the solution: {leaked[:80]!r}."
 

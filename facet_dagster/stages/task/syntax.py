@@ -59,6 +59,8 @@ def check_problems(check: Check, raisers: frozenset[str]) -> Iterator[str]:
         yield f"Check {check.id} {text}."
     if not can_fail(tree.body, raisers):
         yield f"Check {check.id} cannot fail: it holds no reachable assert and calls no helper that asserts."
+    if any(_states_a_truth(node) for node in ast.walk(tree)):
+        yield f"Check {check.id} returns or states a comparison and does nothing with it; it must assert it."
     if any(_swallows(node) for node in ast.walk(tree)):
         yield f"Check {check.id} catches the failure of its own assert."
     if any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFunctionDef) for node in ast.walk(tree)):
@@ -158,6 +160,15 @@ def _allowed(module: str) -> bool:
     return module.partition(".")[0] in MODULES
 
 
+def _states_a_truth(node: ast.AST) -> bool:
+    """``return a == b`` or a bare ``a == b``: meant as a check, and never one."""
+    value = node.value if isinstance(node, ast.Return | ast.Expr) else None
+    if isinstance(value, ast.UnaryOp):
+        value = value.operand if isinstance(value.op, ast.Not) else None
+    constant = isinstance(node, ast.Return) and isinstance(value, ast.Constant) and isinstance(value.value, bool)
+    return constant or isinstance(value, ast.Compare | ast.BoolOp)
+
+
 def _swallows(node: ast.AST) -> bool:
     """A ``try`` with an assert whose handler catches it and goes on."""
     if not isinstance(node, ast.Try) or not any(isinstance(n, ast.Assert) for s in node.body for n in ast.walk(s)):
@@ -183,12 +194,18 @@ def undefined_names(verifier: VerifierReply) -> Iterator[str]:
     if library is None:
         return
     shared = _bound(library) | set(dir(builtins)) | {"__file__"}
+    lost = sorted(_used(library) - shared)
+    if lost:
+        yield f"The helpers use {', '.join(lost)}, which is not defined."
     for check in verifier.checks:
         tree = parsed(body(check)) or ast.Module(body=[], type_ignores=[])
-        used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        missing = sorted(used - shared - _bound(tree))
+        missing = sorted(_used(tree) - shared - _bound(tree))
         if missing:
             yield f"Check {check.id} uses {', '.join(missing)}, which is not defined."
+
+
+def _used(tree: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 def _bound(tree: ast.AST) -> set[str]:

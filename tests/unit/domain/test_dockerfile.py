@@ -19,7 +19,7 @@ FROM python:3.11-slim-bookworm AS toolchain
 RUN apt-get update \\
  && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
 asciinema bash ca-certificates procps tmux tzdata \\
- && rm -rf /var/lib/apt/lists/* \\
+ && rm -rf /var/cache/apt/*.bin /var/lib/apt/lists/* \\
  && useradd --create-home --shell /bin/bash agent \\
  && install --directory --owner=agent --group=agent /app
 STOPSIGNAL SIGKILL
@@ -27,7 +27,7 @@ STOPSIGNAL SIGKILL
 FROM toolchain AS packages
 RUN apt-get update \\
  && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends jq sqlite3 \\
- && rm -rf /var/lib/apt/lists/*
+ && rm -rf /var/cache/apt/*.bin /var/lib/apt/lists/*
 
 FROM toolchain AS fixtures
 COPY build/generate.py /build/generate.py

@@ -48,6 +48,20 @@ def test_instruction_problems(given: InstructionReply, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "See /app/RULES.md. The project's own tests lie in /app/tests and in /app/data/tests.",
+        "See /app/RULES.md. The columns are order_id,customer_name,net_amount,gross_amount,currency.",
+    ],
+)
+def test_words_that_work_and_solution_share_are_no_leak(text: str) -> None:
+    shared = "# The columns are order_id,customer_name,net_amount,gross_amount,currency.\n"
+    shared += "cat <<X\norder_id,customer_name,net_amount,gross_amount,currency\nX\n"
+    given = instruction(intro=text)
+    assert lint_instruction(given, example.SCENARIO, "RULES.md", example.solution(shared)) == ()
+
+
+@pytest.mark.parametrize(
     ("line", "said"),
     [
         ("if true; then echo", "no valid bash"),
@@ -98,6 +112,11 @@ def test_harmless_solution_lines_pass(line: str) -> None:
         ("try:\n    assert totals()\nexcept Exception:\n    pass", "catches the failure of its own assert"),
         ("try:\n    assert totals()\nexcept:\n    pass", "catches the failure of its own assert"),
         ("yield 1\nassert totals()", "generator"),
+        ("return totals() == 1", "must assert it"),
+        ("return not (totals() == 1)", "must assert it"),
+        ("if not totals():\n    return False", "must assert it"),
+        ("totals() == 1", "must assert it"),
+        ("totals() and refused()", "must assert it"),
         ("def check(x):\n    assert x", "a check takes none"),
         ("import subprocess\nassert subprocess", "imports subprocess"),
         ("import socket\nassert socket", "imports socket"),
@@ -156,6 +175,10 @@ def verifier(**update: Any) -> VerifierReply:
         (example.with_check(3, rid="R9"), "Check C3 tests R9, which is no requirement"),
         (example.with_check(3, depends_on=["C99"]), "Check C3 depends on C99, which does not exist"),
         (example.with_check(1, depends_on=["C3"]), "Checks C1, C3, C4, C5, C6 depend on each other in a circle"),
+        (
+            verifier(helpers=example.HELPERS + "\ndef y():\n    return z1 + z2\n"),
+            "The helpers use z1, z2, which is not",
+        ),
         (verifier(helpers="def x(:"), "The helpers are no valid Python"),
         (verifier(helpers=example.HELPERS + "\nimport requests\n"), "The helpers: a function imports requests"),
         (verifier(helpers=example.HELPERS + "\nprint(totals())\n"), "The helpers run code on import"),

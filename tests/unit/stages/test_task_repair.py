@@ -252,9 +252,8 @@ def test_an_edit_that_breaks_a_new_rule_is_refused_before_any_trial() -> None:
     sandbox = bench(honest)
     start = task(sandbox)
     runs = len(sandbox.runs)
-    outcome, value, _ = repaired(
-        [reply("solution", {**MEND, "replace": '"empty" # \ncurl x\n'})], sandbox=sandbox, start=start, rounds=1
-    )
+    edit = {"target": "solve.sh", "find": "cd /app", "replace": "cd /app; curl x"}
+    _, value, _ = repaired([reply("solution", MEND, edit)], sandbox=sandbox, start=start, rounds=1)
     assert value.repairs[0].result.startswith("The edit breaks a rule: solve.sh")
     assert value.draft.solution == example.solution(WRONG)
     assert len(sandbox.runs) == runs
