@@ -14,12 +14,12 @@ def metadata(result: StageResult, links: Mapping[str, str]) -> dict[str, dg.Meta
 
     ``links`` maps labels to pages of the same web UI.
     """
-    shown: dict[str, dg.MetadataValue] = {"verdict": dg.MetadataValue.text(result.verdict)}
+    shown: dict[str, dg.MetadataValue] = {"verdict": dg.MetadataValue.text(result.verdict.value)}
     if result.rejection is not None:
-        shown["reason"] = dg.MetadataValue.text(result.rejection.reason)
+        shown["reason"] = dg.MetadataValue.text(result.rejection.reason.value)
         shown["why"] = dg.MetadataValue.md(why(result, links))
         shown["stage"] = dg.MetadataValue.text(result.rejected_at or result.stage)
-        shown["component"] = dg.MetadataValue.text(result.rejection.component)
+        shown["component"] = dg.MetadataValue.text(result.rejection.component.value)
     elif links:
         shown["lineage"] = dg.MetadataValue.md(_links(links))
     shown |= {name: dg.MetadataValue.float(number) for name, number in sorted(result.numbers.items())}

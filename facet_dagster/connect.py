@@ -35,7 +35,8 @@ def open_store(settings: Settings) -> ArtifactStore:
 
 
 def open_sandbox(settings: Settings) -> DockerSandbox:
-    return DockerSandbox(workers=settings.workers, slots_dir=settings.home / "slots")
+    """Docker; build and trial slots are shared by all processes of this machine."""
+    return DockerSandbox(workers=settings.llm_workers, pause_image=settings.base_image)
 
 
 def open_embedder(settings: Settings) -> Embedder:
@@ -70,7 +71,15 @@ def open_llm(settings: Settings, ledger: Ledger, store: ArtifactStore, run_id: s
         max_tokens=settings.max_tokens,
         seconds=settings.model_seconds,
         record=settings.record,
+        api_key=settings.api_key.get_secret_value() if settings.api_key else None,
     )
+
+
+def probe_llm(settings: Settings, ledger: Ledger, store: ArtifactStore) -> None:
+    """Fail before anything runs: on a missing tape, or by one cheap call on a wrong key, model or endpoint."""
+    llm = open_llm(settings, ledger, store)
+    if isinstance(llm, LitellmLLM):
+        llm.probe()
 
 
 def describe_tape(settings: Settings) -> str:

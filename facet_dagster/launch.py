@@ -18,7 +18,7 @@ from dagster._core.storage.tags import (
 )
 from rich.console import Console
 
-from facet_dagster.connect import open_ledger, open_llm, open_store
+from facet_dagster.connect import open_ledger, open_store, probe_llm
 from facet_dagster.definitions import defs
 from facet_dagster.domain.facts import SeedFact
 from facet_dagster.domain.ids import bucket_keys
@@ -63,20 +63,19 @@ def materialize(
             run_config={**QUIET, **(config or {})},
             raise_on_error=False,
         )
-        events = [e.materialization for e in _materializations(result)]
+        events = _materializations(instance, result.run_id)
         settled += len(events)
         cached += sum(_is(event, "cached", value=True) for event in events)
-        rejected += sum(_is(event, "verdict", value=Verdict.REJECTED) for event in events)
+        rejected += sum(_is(event, "verdict", value=Verdict.REJECTED.value) for event in events)
         errors += [] if result.success else [_first_error(result)]
     return Ran(asset, settled, cached, rejected, errors[0] if errors else "")
 
 
-def _materializations(result: dg.ExecuteInProcessResult) -> list[Any]:
-    return [
-        event.step_materialization_data
-        for event in result.all_events
-        if event.event_type_value == "ASSET_MATERIALIZATION"
-    ]
+def _materializations(instance: dg.DagsterInstance, run_id: str) -> list[dg.AssetMaterialization]:
+    """What the run logged for its partitions, from storage: such events are not in the result."""
+    records = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION).records
+    found = [record.asset_materialization for record in records]
+    return [event for event in found if event is not None]
 
 
 def _is(event: dg.AssetMaterialization, name: str, *, value: object) -> bool:
@@ -112,9 +111,11 @@ def run_funnel(
     settings: Settings, ledger: Ledger, instance: dg.DagsterInstance, *, batch: str, count: int, until: str
 ) -> list[Ran]:
     """All stages in order up to ``until``. Seeds whose stage failed are left out of the later ones."""
-    history = [_report(materialize, instance, asset, bucket_keys()) for asset in SKILL_ASSETS]
-    if any(ran.error for ran in history):
-        return history
+    history: list[Ran] = []
+    for asset in SKILL_ASSETS:
+        history.append(_report(materialize, instance, asset, bucket_keys()))
+        if history[-1].error:
+            return history
     config = {"ops": {SELECTION: {"config": {"batch": batch, "count": count}}}}
     history.append(_report(materialize, instance, SELECTION, [], config))
     if history[-1].error:
@@ -150,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = load_settings()
         ledger = open_ledger(settings)
-        open_llm(settings, ledger, open_store(settings))  # a missing tape or key is said before anything runs
+        probe_llm(settings, ledger, open_store(settings))
         with dg.DagsterInstance.get() as instance:
             history = run_funnel(
                 settings, ledger, instance, batch=options.batch, count=options.count, until=options.until

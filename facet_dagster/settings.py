@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from facet_dagster.errors import ConfigError
@@ -22,6 +22,9 @@ class Settings(BaseSettings):
     qdrant_url: str = Field(default="", description="a Qdrant server; empty: the embedded shard")
     model: str = Field(default="", description="any litellm model; empty: replay the tape")
     api_base: str = Field(default="", description="endpoint of an OpenAI-compatible server")
+    api_key: SecretStr | None = Field(
+        default=None, description="its key; empty: litellm reads the provider's usual variable"
+    )
     model_seconds: float = Field(default=600.0, description="limit of one model call")
     max_tokens: int = Field(default=16_384, ge=256)
     temperature: float = 0.7

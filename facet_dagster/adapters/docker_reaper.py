@@ -87,10 +87,5 @@ def _removed(names: Iterable[str], remove: Callable[[str], object], doing: str) 
 
 
 def remove_image(engine: Engine, image: str) -> None:
-    """Remove one image; none of that name is as good. Raises SandboxError when a container uses it."""
-    with engine_errors(f"remove image {image}"):
-        try:
-            engine.api.remove_image(image)
-        except APIError as error:
-            if error.status_code != NOT_FOUND:
-                raise
+    """Remove one image by name. One that is gone is as good; one that another process runs just now stays."""
+    _removed([image], engine.api.remove_image, f"remove image {image}")

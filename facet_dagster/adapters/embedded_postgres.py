@@ -74,12 +74,16 @@ def stop(home: Path) -> None:
     if not data.exists():
         return
     with _start_lock(data):
-        if _running(data) is None:
+        server = _running(data)
+        if server is None:
             return
         try:
             _execute("pg_ctl", "stop", "-w", "-m", "fast", "-D", str(data))
         except subprocess.SubprocessError as error:
             raise LedgerError(f"The embedded PostgreSQL in {data} does not stop.\n{_log_tail(data)}") from error
+        if Path(server.socket_folder) != data:
+            with suppress(OSError):
+                Path(server.socket_folder).rmdir()
 
 
 def _parse(server: str) -> sa.URL:

@@ -6,10 +6,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from facet_dagster.domain.ids import to_json
 from facet_dagster.domain.outcome import Value
 
 WORKDIR = "/app"
 VIEW_FILES = 60
+FACTS = 4_000
 
 
 class PlannedFile(Value):
@@ -165,12 +167,13 @@ class E0(Value):
         shown = [f for f in self.files if f.type != "dir" or f.path == self.workdir or self._is_empty(f)]
         kept = shown[:VIEW_FILES]
         limit = _fair_limit([len(f.content) for f in kept], budget)
+        share = max(400, FACTS // max(1, sum(bool(f.inner) and _cut(f, limit) for f in kept)))
         return {
             "workdir": self.workdir,
             "env": self.env,
             "tools": list(self.tools),
             "tool_versions": self.tool_versions,
-            "files": [_file_view(f, limit) for f in kept],
+            "files": [_file_view(f, limit, share) for f in kept],
             "files_left_out": len(shown) - len(kept),
         }
 
@@ -189,14 +192,34 @@ def _fair_limit(lengths: list[int], budget: int) -> int:
     return max(lengths, default=0)
 
 
-def _file_view(file: E0File, limit: int) -> dict[str, Any]:
+def _cut(file: E0File, limit: int) -> bool:
+    """Whether the view does not show the whole content, so that facts about it are needed."""
+    return file.encoding == "binary" or file.truncated or len(file.content) > limit
+
+
+def _file_view(file: E0File, limit: int, share: int) -> dict[str, Any]:
     data = file.model_dump(mode="json", exclude={"sha256", "uid", "gid", "content", "truncated"})
     if file.type == "dir":
         return {"path": file.path, "type": "dir", "mode": file.mode}
     data = {name: value for name, value in data.items() if value not in ("", {}, [])}
     data["content"] = shorten(file.content, limit)
-    data["content_is_complete"] = not file.truncated and len(file.content) <= limit
+    data["content_is_complete"] = not _cut(file, limit)
+    if "inner" in data:
+        data["inner"] = _facts_within(file.inner, share) if _cut(file, limit) else _facts_within(file.inner, 400)
     return data
+
+
+def _facts_within(inner: dict[str, Any], share: int) -> dict[str, Any]:
+    """``inner`` in about ``share`` characters: texts shortened, then the last columns, tables or members left out."""
+    facts = {name: shorten(v, share // 3) if isinstance(v, str) else v for name, v in inner.items()}
+    left_out = 0
+    for name in ("columns", "tables", "members"):
+        entries = facts.get(name)
+        while entries and len(to_json(facts)) > share:
+            entries = dict(list(entries.items())[:-1]) if isinstance(entries, dict) else entries[:-1]
+            facts[name] = entries
+            left_out += 1
+    return {**facts, "entries_left_out": left_out} if left_out else facts
 
 
 def shorten(text: str, limit: int) -> str:

@@ -21,6 +21,7 @@ from facet_dagster.domain.outcome import Reason, Verdict, reject
 from facet_dagster.domain.scenario import (
     BucketCandidates,
     BucketHypotheses,
+    Candidate,
     HypothesisReply,
     JudgedCandidate,
     Seed,
@@ -209,7 +210,7 @@ def seed_candidates(
 
 def _judge(
     pair: tuple[str, str],
-    candidate: pairing.Candidate,
+    candidate: Candidate,
     able: dict[str, Skill],
     replies: dict[str, HypothesisReply],
     llm: LLM,

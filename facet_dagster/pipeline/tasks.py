@@ -86,6 +86,7 @@ def first_build(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm
             sandbox=sandbox,
             base_image=settings.base_image,
             build_seconds=settings.build_seconds,
+            store=store,
         )
 
     return compute
@@ -103,6 +104,7 @@ def environment(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm
             sandbox=sandbox,
             repairs=settings.environment_repairs,
             build_seconds=settings.build_seconds,
+            store=store,
         )
 
     return compute

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -332,6 +329,16 @@ def test_what_a_killed_process_held_is_reaped_and_nothing_else(
     assert not {c["Id"] for c in api.containers(all=True)} & set(containers)
 
 
+def test_an_image_in_use_is_not_taken_away(sandbox: DockerSandbox, api: docker.APIClient) -> None:
+    with built(sandbox, context(BASE)) as image:
+        user = api.create_container(image.image, ["sleep", "60"], labels={RUN: sandbox.run_id})["Id"]
+        api.start(user)
+        sandbox.remove_image(image.image)
+        still_there = sandbox.image(image.image) is not None
+        api.remove_container(user, force=True)
+        assert still_there
+
+
 def test_a_second_reap_finds_nothing(sandbox: DockerSandbox) -> None:
     sandbox.reap()
     assert sandbox.reap().containers == ()
@@ -366,93 +373,3 @@ def test_a_full_disk_is_said_before_a_build(slots: Path) -> None:
         builder.build(context(BASE), subject=SUBJECT)
     builder.close()
     assert not caught.value.transient
-
-
-class Line:
-    """A wire between a client on TCP and the engine's socket that can be cut."""
-
-    def __init__(self, engine: str) -> None:
-        self._engine = engine
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self._ends: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    @property
-    def host(self) -> str:
-        return f"tcp://127.0.0.1:{self._server.getsockname()[1]}"
-
-    def cut(self) -> None:
-        for end in (self._server, *self._ends):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near = self._server.accept()[0]
-                far = socket.socket(socket.AF_UNIX)
-                self._ends += [near, far]
-                far.connect(self._engine)
-                for source, target in ((near, far), (far, near)):
-                    threading.Thread(target=self._copy, args=(source, target), daemon=True).start()
-
-    @staticmethod
-    def _copy(source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65_536):
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-
-
-@pytest.fixture
-def line(monkeypatch: pytest.MonkeyPatch, api: docker.APIClient) -> Iterator[Line]:
-    if not api.base_url.startswith("http+docker://local"):
-        pytest.fail("this test needs an engine on a local socket")
-    made = Line(docker.utils.kwargs_from_env().get("base_url", "unix:///var/run/docker.sock").split("://")[-1])
-    monkeypatch.setenv("DOCKER_HOST", made.host)
-    yield made
-    made.cut()
-
-
-def test_a_remote_engine_needs_no_shared_folder(line: Line, slots: Path) -> None:
-    sandbox = DockerSandbox(slots_dir=slots)
-    run = Run(BASE, ("cat", "/in/a"), SUBJECT, put=(Put("/in", pack({"a": b"over the wire"})),), collect=("/in",))
-    outcome = sandbox.run(run)
-    sandbox.close()
-    assert outcome.program.output == "over the wire"
-    assert outcome.collected["/in"]
-
-
-def test_an_engine_lost_while_a_program_ran_is_transient_and_the_program_is_not_run_again(
-    line: Line, slots: Path, api: docker.APIClient
-) -> None:
-    sandbox = DockerSandbox(slots_dir=slots)
-    mine = {"label": f"{RUN}={sandbox.run_id}"}
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(shell, sandbox, BASE, "sleep 60")
-        while not api.containers(filters=mine):
-            pass
-        line.cut()
-        with pytest.raises(SandboxError) as caught:
-            future.result()
-    sandbox.close()
-    left = api.containers(all=True, filters=mine)
-    for container in left:
-        api.remove_container(container["Id"], force=True)
-    assert caught.value.transient
-    assert len(left) == 1, "one program, started once"
-
-
-def test_an_engine_lost_during_a_build_is_transient(line: Line, slots: Path) -> None:
-    sandbox = DockerSandbox(slots_dir=slots)
-    mark = f"9{uuid.uuid4().int % 10**8}"
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(sandbox.build, context(BASE, f"sleep {mark}"), subject=SUBJECT)
-        while not subprocess.run(["pgrep", "-f", f"^sleep {mark}"], capture_output=True, check=False).stdout:
-            pass
-        line.cut()
-        with pytest.raises(SandboxError) as caught:
-            future.result()
-    sandbox.close()
-    assert caught.value.transient

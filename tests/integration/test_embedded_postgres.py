@@ -187,7 +187,10 @@ def test_any_usual_folder_name_works(postgres_home: Path, name: str) -> None:
     ledger.migrate()
     assert ledger.find(ArtifactFact) == []
     ledger.close()
+    sockets = Path(str(sa.make_url(url).query["host"]))
     embedded_postgres.stop(home)
+    assert not (sockets / ".s.PGSQL.5432").exists()
+    assert sockets.exists() == (len(name) < 100)
 
 
 @pytest.mark.parametrize("character", ['"', "$", "`", "\\", ","])

@@ -54,9 +54,10 @@ def duplicates(skills: Sequence[Skill]) -> dict[str, Duplicate]:
     return found
 
 
-def _trust(skill: Skill) -> tuple[bool, bool, str]:
-    """Best sourced first: a known licence, then a package around it, then the smallest id."""
-    return not skill.licence.allowed, not (skill.facts.scripts or skill.facts.references), skill.id
+def _trust(skill: Skill) -> tuple[bool, bool, bool, str]:
+    """Best sourced first: a known licence, then scripts or references, any other file, then the smallest id."""
+    facts = skill.facts
+    return not skill.licence.allowed, not (facts.scripts or facts.references), facts.files < 2, skill.id
 
 
 def _hash(text: str, size: int) -> bytes:

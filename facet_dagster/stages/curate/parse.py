@@ -68,7 +68,7 @@ def parse(text: str, *, slug: str = "", damaged: float = 0.0, notes: Sequence[st
 def decode(data: bytes) -> tuple[str, float, list[str]]:
     """Text with ``\\n`` line ends, the damaged share, and notes."""
     text, notes = _decode(data)
-    bad = text.count("\ufffd") + len(CONTROL.findall(text))
+    damaged = (text.count("\ufffd") + len(CONTROL.findall(text))) / max(len(text), 1)
     if "\r" in text:
         notes.append("line ends normalised")
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -78,7 +78,7 @@ def decode(data: bytes) -> tuple[str, float, list[str]]:
     if HIDDEN.search(text):
         notes.append("hidden characters removed")
         text = HIDDEN.sub("", text)
-    return text, bad / max(len(text), 1), notes
+    return text, damaged, notes
 
 
 def _decode(data: bytes) -> tuple[str, list[str]]:
@@ -104,7 +104,9 @@ def _guess(data: bytes) -> tuple[str, list[str]]:
     except UnicodeDecodeError:
         chinese = ""
     foreign = [c for c in chinese if c > "\x7f"]
-    if foreign and sum("\u4e00" <= c <= "\u9fff" or "\u3000" <= c <= "\uffef" for c in foreign) > 0.9 * len(foreign):
+    if len(foreign) > 0.05 * len(chinese) and sum(
+        "\u4e00" <= c <= "\u9fff" or "\u3000" <= c <= "\uffef" for c in foreign
+    ) > 0.9 * len(foreign):
         return chinese, ["decoded as gb18030"]
     western = sum(byte > 0x9F for byte in data) > 0.9 * sum(byte > 0x7F for byte in data)
     if western and sum(byte > 0x7F for byte in data) < 0.1 * len(data):
@@ -134,7 +136,7 @@ def _unwrap(text: str) -> tuple[str, list[str]]:
     """Take off a code fence around the whole file or around the front matter, and comments before it."""
     notes = []
     stripped = text.lstrip()
-    while stripped.startswith("<!--") and "-->" in stripped:
+    while stripped.startswith("<!--") and "-->" in stripped and len(notes) < 20:
         stripped = stripped.partition("-->")[2].lstrip()
         notes.append("comment before the front matter")
     first, _, rest = stripped.partition("\n")
@@ -150,7 +152,7 @@ def _unwrap(text: str) -> tuple[str, list[str]]:
             whole = not any(line.strip() for line in lines[ends[-1] + 1 :])
             end = ends[-1] if whole else ends[0]
             return "\n".join(lines[:end] + lines[end + 1 :]).lstrip("\n"), [*notes, "code fence taken off"]
-    return (stripped if notes or FENCE.match(first) else text), notes
+    return (stripped if notes else text), notes
 
 
 def _json_start(text: str) -> tuple[dict[str, Any], str]:

@@ -29,9 +29,9 @@ NAMED_SECRET = re.compile(
 PLACEHOLDER = re.compile(
     r"your|example|sample|placeholder|dummy|xxx|changeme|replace|insert|test|1234|abcd|redacted", _I
 )
-# Not an address: the user of a Git remote, and the reserved example domains.
+# Not an address: the user of a Git remote, and the domains reserved for examples.
 EMAIL = re.compile(
-    r"(?<![\w.+/-])(?!git@)[\w.+-]{1,64}@(?!(?:[\w-]+\.){0,3}example\.)(?:[A-Za-z0-9-]{1,63}\.){1,4}[A-Za-z]{2,12}\b(?!\s*[:/(])"
+    r"(?<![\w.+/-])(?!git@)[\w.+-]{1,64}@(?!(?:[\w-]+\.){0,3}(?:example\.|(?:example|invalid|test)\b))(?:[A-Za-z0-9-]{1,63}\.){1,4}[A-Za-z]{2,12}\b(?!\s*[:/(])"
 )
 
 ARCHIVE = re.compile(

@@ -262,6 +262,22 @@ def test_the_view_is_bounded_and_cuts_the_longest_first() -> None:
     assert len(json.dumps(view)) < 12_500
 
 
+def test_facts_about_columns_stay_within_the_view_too() -> None:
+    row = ",".join(f"value {n:02} of a rather long text in this cell" for n in range(20))
+    table = (",".join(f"column_{n}" for n in range(20)) + "\n" + f"{row}\n" * 200).encode()
+    view = capture({f"t{n}.csv": table for n in range(6)}).view()
+    inner = view["files"][1]["inner"]
+    assert len(json.dumps(view)) < 18_000
+    assert inner["data_rows"] == 200
+    assert inner["entries_left_out"] + len(inner["columns"]) == 20
+
+
+def test_a_file_that_is_shown_whole_needs_few_facts() -> None:
+    file = capture({"x.csv": CSV.encode()}).view()["files"][-1]
+    assert file["content_is_complete"]
+    assert len(json.dumps(file["inner"])) < 500
+
+
 def test_the_view_shows_no_hashes_and_no_owners() -> None:
     file = capture({"a": b"x"}).view()["files"][-1]
     assert not {"sha256", "uid", "gid"} & set(file)

@@ -147,6 +147,8 @@ def test_the_line_reader_joins_continued_lines() -> None:
     assert read_lines("name: 'x'\ndescription: |-\n  one\n  two\n") == {"name": "x", "description": "one two"}
 
 
-@pytest.mark.parametrize("text", ["", "\n", "---", "---\n---", "```", "{", "{}", "name:", "\x00", "<!--", "# ", "---\n- a\n---"])
+@pytest.mark.parametrize(
+    "text", ["", "\n", "---", "---\n---", "```", "{", "{}", "name:", "\x00", "<!--", "# ", "---\n- a\n---"]
+)
 def test_fragments_never_raise(text: str) -> None:
     assert isinstance(parse(text).name, str)

@@ -26,7 +26,11 @@ SCHEMAS: dict[str, Any] = {
 
 
 def written(**replies: list[Any]) -> tuple[Outcome, ScriptedLLM]:
-    script = {"instruction": [example.INSTRUCTION], "solution": [example.SOLUTION], "verifier": [example.VERIFIER]}
+    script: dict[str, list[Any]] = {
+        "instruction": [example.INSTRUCTION],
+        "solution": [example.SOLUTION],
+        "verifier": [example.VERIFIER],
+    }
     llm = ScriptedLLM({**script, **replies})
     return draft(example.SEED, example.SCENARIO, example.environment(), llm=llm), llm
 

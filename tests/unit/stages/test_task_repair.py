@@ -13,6 +13,7 @@ from facet_dagster.domain.task import Check, Draft, Section, Task, TaskEdit, Tas
 from facet_dagster.errors import SandboxError
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import Run, RunOutcome
+from facet_dagster.prompts import render
 from facet_dagster.stages.task.edits import apply_edits, file_edits, owner, weakening
 from facet_dagster.stages.task.repair import finish
 from facet_dagster.stages.task.validate import first_validation
@@ -330,11 +331,12 @@ def test_rounds_are_facts_and_replies_are_kept() -> None:
 
 
 def test_output_that_differs_between_machines_is_not_part_of_the_tapes_key() -> None:
-    from facet_dagster.prompts import render
+    def crashing(text: str) -> MemorySandbox:
+        return bench(lambda _: E0_STATUSES, lambda _: ended(3, text, collected={"/app": None}))
 
     keys = set()
     for text in ("boom at 10:00", "boom at 11:00"):
-        sandbox = bench(lambda _: E0_STATUSES, lambda _, said=text: ended(3, said, collected={"/app": None}))
+        sandbox = crashing(text)
         _, _, llm = repaired([reply("solution", MEND)], sandbox=sandbox, rounds=1)
         keys.add(render("repair_task", llm.variables[0], TaskRepairReply).variables)
         assert text in str(llm.variables[0])
