@@ -123,7 +123,7 @@ def settle_one(
         compute,
         ledger=ledger,
         store=store,
-        emit=lambda results: None,
+        emit=lambda _: None,
         run_id=context.run.run_id,
     )
     if report.failed:
@@ -134,7 +134,7 @@ def settle_one(
 def _emit(context: dg.AssetExecutionContext, results: Sequence[StageResult], links: Links) -> None:
     """Materializations as one batch (one insert), then a check for each."""
     key = dg.AssetKey(results[0].stage)
-    step, batch = context.op_execution_context._step_execution_context, generate_event_batch_id()  # noqa: SLF001
+    step, batch = context.op_execution_context._step_execution_context, generate_event_batch_id()
     for index, result in enumerate(results):
         event = dg.AssetMaterialization(
             key,

@@ -13,7 +13,8 @@ from facet_dagster.pipeline import tasks as pipeline
 from facet_dagster.pipeline.graph import seed_stages, selection_stage, skill_stages
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStore
 from facet_dagster.settings import Settings
-from facet_dagster.stages import pair, scenario as scenarios
+from facet_dagster.stages import pair
+from facet_dagster.stages import scenario as scenarios
 
 
 @stage_asset(

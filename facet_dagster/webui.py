@@ -48,7 +48,7 @@ def _wait(children: Mapping[str, subprocess.Popen[bytes]]) -> int:
         time.sleep(0.5)
 
 
-def _interrupt(number: int, frame: object) -> None:
+def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 

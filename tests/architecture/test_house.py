@@ -102,7 +102,9 @@ def test_the_tree_in_the_architecture_page_is_the_tree() -> None:
 
 def test_every_file_that_the_architecture_page_names_exists() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:facet_dagster|assets|resources|sensors|docs|examples|tests)/[\w./-]+)(?::\w+)?`", page))
+    named = set(
+        re.findall(r"`((?:facet_dagster|assets|resources|sensors|docs|examples|tests)/[\w./-]+)(?::\w+)?`", page)
+    )
     assert named
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 

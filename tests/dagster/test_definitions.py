@@ -57,7 +57,7 @@ def test_no_two_partitioned_stages_share_a_backfill_policy(graph) -> None:  # ty
     assert len(set(sizes)) == len(sizes)
 
 
-@pytest.mark.parametrize("name", (*BUCKET_ASSETS, *SEED_ASSETS))
+@pytest.mark.parametrize("name", [*BUCKET_ASSETS, *SEED_ASSETS])
 def test_every_partitioned_stage_has_the_accepted_check_and_a_code_version(graph, name: str) -> None:  # type: ignore[no-untyped-def]
     assert [key.name for key in node(graph, name).check_keys] == ["accepted"]
     assert node(graph, name).code_version

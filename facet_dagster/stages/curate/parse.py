@@ -134,7 +134,7 @@ def split(text: str) -> tuple[dict[str, Any], str, list[str]]:
 
 def _unwrap(text: str) -> tuple[str, list[str]]:
     """Take off a code fence around the whole file or around the front matter, and comments before it."""
-    notes = []
+    notes = list[str]()
     stripped = text.lstrip()
     while stripped.startswith("<!--") and "-->" in stripped and len(notes) < 20:
         stripped = stripped.partition("-->")[2].lstrip()
