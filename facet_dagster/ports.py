@@ -78,6 +78,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Hit:
+    """A found point; ``score`` is the cosine."""
+
     id: str
     score: float
     payload: Mapping[str, str]
@@ -132,6 +134,8 @@ class BuildFailed:
 
 @dataclass(frozen=True)
 class ImageInfo:
+    """What the engine knows about an image; ``size`` in bytes."""
+
     id: str
     env: Mapping[str, str]
     user: str
@@ -177,6 +181,8 @@ class RunOutcome:
 
 @dataclass(frozen=True)
 class Reaped:
+    """Ids and tags of what ``reap`` removed."""
+
     containers: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()

@@ -15,6 +15,8 @@ FACTS = 4_000
 
 
 class PlannedFile(Value):
+    """One file of the manifest."""
+
     path: str = Field(description="relative to /app")
     purpose: str = Field(description="what it holds: fields, value ranges, defects on purpose")
     how: Literal["literal", "generated"] = Field(
@@ -43,6 +45,8 @@ class ManifestReply(Value):
 
 
 class SourceFile(Value):
+    """One literal file of a recipe."""
+
     path: str = Field(description="relative to /app, no '..'")
     content: str = Field(
         description="the complete text; it is stored in the encoding and with the line ends that the manifest gives"

@@ -73,6 +73,8 @@ class Reason(StrEnum):
 
 
 class Policy(NamedTuple):
+    """Whether a bounded edit may help, and which component is blamed first."""
+
     repairable: bool
     component: Component
 

@@ -135,6 +135,8 @@ class Discriminator(Value):
 
 
 class Transition(Value):
+    """One step from a state to the next."""
+
     id: str = Field(description="T1, T2, ...")
     do: str = Field(description="one step of the work")
     pre: str = Field(description="what is true before it")
@@ -168,6 +170,8 @@ class Dimensions(Value):
 
 
 class Requirement(Value):
+    """One testable demand."""
+
     rid: str = Field(description="R1, R2, ...", pattern=r"^R\d+$")
     text: str = Field(
         description="one testable demand with exact /app paths, field names in order, the numbers of the rules it "

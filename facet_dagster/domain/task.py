@@ -12,6 +12,8 @@ from facet_dagster.domain.trial import Trial
 
 
 class Section(Value):
+    """A part of the instruction and the requirements it states."""
+
     rids: list[str] = Field(description="requirement ids this section states; empty for context")
     text: str = Field(description="Markdown, no heading, never the requirement ids themselves")
 
@@ -33,6 +35,8 @@ class SolutionReply(Value):
 
 
 class Check(Value):
+    """One assertion of the verifier, tied to one requirement."""
+
     id: str = Field(description="C1, C2, ...", pattern=r"^C\d+$")
     rid: str = Field(description="the requirement it tests", pattern=r"^R\d+$")
     title: str = Field(description="at most 12 words: the one rule or field group it tests")

@@ -53,6 +53,8 @@ class CheckResult(Value):
 
 
 class TrialKind(StrEnum):
+    """Nothing done, or the reference solution run."""
+
     BASELINE = "baseline"
     ORACLE = "oracle"
 

