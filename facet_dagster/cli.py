@@ -22,6 +22,7 @@ from facet_dagster.errors import ConfigError, FacetError
 from facet_dagster.pipeline.skills import ingest as ingest_path
 from facet_dagster.reports.funnel import Funnel, losses_text, share_text
 from facet_dagster.reports.funnel import funnel as funnel_report
+from facet_dagster.reports.seeds import seeds as seed_lines
 from facet_dagster.reports.tasks import tasks as task_lines
 from facet_dagster.reports.why import Why
 from facet_dagster.reports.why import why as why_report
@@ -144,6 +145,15 @@ def print_funnel(report: Funnel) -> None:
 def funnel(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
     """Counts of every stage, with the reason of each loss (the paper's Table 5)."""
     show_funnel(load_settings(), batch, as_json=json_)
+
+
+@app.command()
+def seeds(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
+    """Every seed, how far it came, and why it went no further."""
+    settings = load_settings()
+    lines = seed_lines(settings, connect.open_ledger(settings), batch)
+    texts = [f"{line.key}  {line.verdict:<11} {line.stage:<17} {line.reason}" for line in lines]
+    say([line.model_dump(mode="json") for line in lines], lambda: out.print("\n".join(texts)), as_json=json_)
 
 
 @app.command()

@@ -15,7 +15,7 @@ DOCKERFILE = "Dockerfile"
 FILES_FOLDER = "app"
 GENERATOR = "build/generate.py"
 USER = "agent"
-TOOLCHAIN_PACKAGES = ("asciinema", "bash", "ca-certificates", "procps", "tmux", "tzdata")
+TOOLCHAIN_PACKAGES = ("asciinema", "bash", "ca-certificates", "passwd", "procps", "tmux", "tzdata")
 
 _INSTALL = """\
 RUN apt-get update \\

@@ -41,7 +41,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def harbor(tool: HarborTool, *argv: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, **tool.env}  # noqa: TID251 - Harbor needs PATH and HOME
+    env = {**os.environ, **tool.env}
     return subprocess.run([*tool.argv, *argv], env=env, capture_output=True, text=True, timeout=500, check=False)
 
 

@@ -80,7 +80,7 @@ def finish(
         _record(state, number, reply, result)
         if state.task.valid:
             return _outcome(state, None)
-    return _outcome(state, _exhausted(state.rejection, rounds))
+    return _outcome(state, _exhausted(state, rounds))
 
 
 def _ask(state: _State, scenario: Scenario, llm: LLM, number: int) -> TaskRepairReply | str:
@@ -228,11 +228,13 @@ def _infeasible(reply: TaskRepairReply, last: Rejection) -> Rejection:
     )
 
 
-def _exhausted(last: Rejection, rounds: int) -> Rejection:
+def _exhausted(state: _State, rounds: int) -> Rejection:
+    """Blames the component that the last round blamed: the classifier has spoken since the rules guessed."""
+    last, repairs = state.rejection, state.task.repairs
     return reject(
         Reason.TASK_REPAIR_EXHAUSTED,
         f"Not valid after {rounds} repair rounds. Last: {last.message}",
-        component=last.component,
+        component=repairs[-1].component if repairs else last.component,
         last_reason=str(last.reason),
         last=dict(last.evidence),
     )

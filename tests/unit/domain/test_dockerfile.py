@@ -18,7 +18,7 @@ GOLDEN = """\
 FROM python:3.11-slim-bookworm AS toolchain
 RUN apt-get update \\
  && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-asciinema bash ca-certificates procps tmux tzdata \\
+asciinema bash ca-certificates passwd procps tmux tzdata \\
  && rm -rf /var/cache/apt/*.bin /var/lib/apt/lists/* \\
  && useradd --create-home --shell /bin/bash agent \\
  && install --directory --owner=agent --group=agent /app

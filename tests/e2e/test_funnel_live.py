@@ -1,0 +1,133 @@
+"""Skills to Harbor tasks through the real command, Dagster, PostgreSQL and Docker, with a model made by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facet_dagster.adapters.tape import Tape
+from tests.e2e.conftest import SKILLS, Installation, Live, installation
+
+pytestmark = [pytest.mark.docker, pytest.mark.postgres]
+
+
+def seeds_by_fate(home: Installation) -> dict[str, dict[str, Any]]:
+    """Fate -> the story of its seed."""
+    found = {}
+    for key in {line["key"] for line in home.json("seeds", "--batch", "e2e")}:
+        story = home.json("why", key)
+        names = {skill["name"] for skill in story["skills"]}
+        marks = {(SKILLS / name / "SKILL.md").read_text().rpartition("Case: ")[2].rstrip(".\n") for name in names}
+        assert len(marks) == 1, names
+        found[marks.pop()] = story
+    return found
+
+
+@pytest.fixture(scope="module")
+def stories(live: Live) -> dict[str, dict[str, Any]]:
+    return seeds_by_fate(live.installation)
+
+
+def test_the_funnel_counts_every_stage(live: Live) -> None:
+    counts = live.funnel["counts"]
+    assert counts["collected"] == counts["skills"] == 12
+    assert (counts["candidates"], counts["accepted_candidates"]) == (7, 5)
+    assert (counts["seeds"], counts["first_builds"]) == (5, 5)
+    assert (counts["first_build_ok"], counts["environment_repaired"], counts["environments"]) == (3, 1, 4)
+    assert (counts["entering_validation"], counts["first_pass_valid"]) == (4, 2)
+    assert (counts["task_repaired"], counts["validated"], counts["certified"]) == (1, 3, 3)
+
+
+def test_losses_have_reasons(live: Live) -> None:
+    losses = {row["name"]: row["losses"] for row in live.funnel["rows"]}
+    assert losses["environments"] == {"environment.repair_exhausted": 1}
+    assert losses["validated"] == {"task.repair_exhausted": 1}
+    assert losses["accepted_candidates"] == {"seed.refused_by_judge": 2}
+
+
+def test_a_second_run_pays_and_computes_nothing(live: Live) -> None:
+    assert live.calls_again <= 1  # the probe
+    assert live.again["counts"] == live.funnel["counts"]
+
+
+def test_why_names_stage_reason_component_and_skills(stories: dict[str, dict[str, Any]]) -> None:
+    story = stories["lost-task"]
+    assert (story["stage"], story["reason"], story["component"]) == ("task", "task.repair_exhausted", "solution")
+    assert {skill["licence"] for skill in story["skills"]} == {"Apache-2.0"}
+    assert all(skill["origin"].endswith("SKILL.md") for skill in story["skills"])
+
+
+def test_a_lost_environment_shows_every_attempt(stories: dict[str, dict[str, Any]]) -> None:
+    story = stories["lost-build"]
+    assert (story["stage"], story["reason"]) == ("environment", "environment.repair_exhausted")
+    builds = [attempt for attempt in story["attempts"] if attempt["kind"] == "build"]
+    assert [attempt["round"] for attempt in builds] == [0, 1, 2, 3]
+    assert not any(attempt["ok"] for attempt in builds)
+
+
+def test_lineage_goes_back_to_the_sources(stories: dict[str, dict[str, Any]]) -> None:
+    kinds = {edge[3] for edge in stories["valid"]["ancestors"]}
+    assert {"candidate", "skill", "source"} <= kinds
+
+
+def test_trials_of_a_certified_task_are_all_there(stories: dict[str, dict[str, Any]]) -> None:
+    trials = stories["valid"]["trials"]
+    assert sorted((t["kind"], t["reward"]) for t in trials) == [("baseline", 0)] * 3 + [("oracle", 1)] * 4
+
+
+def test_exported_packages_are_whole(live: Live, tmp_path: Path) -> None:
+    live.installation.json("export", "harbor", str(tmp_path))
+    folders = sorted(path for path in tmp_path.iterdir())
+    assert len(folders) == 3
+    for folder in folders:
+        names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+        assert {"task.toml", "instruction.md", "environment/Dockerfile", "solution/solve.sh", "tests/test.sh"} <= names
+
+
+def test_the_key_stands_nowhere(live: Live, tmp_path: Path) -> None:
+    secret = live.installation.settings["FACET_API_KEY"].encode()
+    live.installation.json("export", "harbor", str(tmp_path))
+    assert secret not in live.tape.read_bytes()
+    for folder in (tmp_path, live.installation.home / "artifacts", live.installation.home / "dagster"):
+        for path in folder.rglob("*"):
+            assert not path.is_file() or secret not in path.read_bytes(), path
+    for path in (live.installation.home / "postgres").rglob("*"):
+        assert not path.is_file() or secret not in path.read_bytes(), path
+
+
+def test_a_tape_replays_on_another_base_with_other_vectors(live: Live) -> None:
+    settings = {
+        "FACET_TAPE": str(live.tape),
+        "FACET_BASE_IMAGE": "python:3.13-slim-trixie",
+        "FACET_EMBEDDER_DTYPE": "float32",
+        "FACET_NEIGHBOURS": "1",
+        "FACET_TASK_REPAIRS": "2",
+    }
+    for home in installation(**settings):
+        home.json("ingest", str(SKILLS))
+        assert home.json("run", "--batch", "e2e", "--seeds", "5")["counts"] == live.funnel["counts"]
+        digests = [line["key"] for line in home.json("tasks")]
+        assert digests == [line["key"] for line in live.installation.json("tasks")]
+
+
+def test_a_stale_tape_names_the_call_and_fails(live: Live, tmp_path: Path) -> None:
+    stale = tmp_path / "stale.jsonl"
+    rows = [json.loads(row) for row in live.tape.read_text().splitlines()]
+    for row in rows:
+        if row["kind"] == "reply" and row["call"] == "references":
+            row["template"] = "0" * 64
+    stale.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for home in installation(FACET_TAPE=str(stale), FACET_NEIGHBOURS="1"):
+        home.json("ingest", str(SKILLS))
+        done = home.call("run", "--batch", "e2e", "--seeds", "5")
+        assert done.returncode == 1
+        assert "references" in done.stdout + done.stderr
+
+
+def test_the_tape_says_how_it_was_made(live: Live) -> None:
+    meta = Tape.load(live.tape).meta
+    assert meta.model == "openai/handmade"
+    assert meta.made
