@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from facet_dagster.domain.python_source import parse
+
 MAX_GENERATOR = 24 * 1024
 _STANDARD = """
 __future__ array base64 binascii bisect bz2 calendar codecs collections configparser copy csv dataclasses datetime
@@ -28,7 +30,7 @@ def generator_problems(source: str) -> list[str]:
     if len(source.encode("utf-8", "replace")) > MAX_GENERATOR:
         return [f"The generator has more than {MAX_GENERATOR} bytes; make its data smaller or more regular."]
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return [f"The generator is not valid Python: {error}."]
     found = [

@@ -7,6 +7,7 @@ import json
 import re
 import textwrap
 
+from facet_dagster.domain.python_source import parse
 from facet_dagster.domain.task import Check, InstructionReply, VerifierReply
 
 CHECK_HEADER = '''"""Checks of this task. run_checks.py calls them; a check passes when its function returns."""
@@ -87,7 +88,7 @@ def body(check: Check) -> str:
 def parsed(source: str) -> ast.Module | None:
     """The syntax tree of function statements, or None."""
     try:
-        return ast.parse(source)
+        return parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -11,6 +11,7 @@ import builtins
 import re
 from collections.abc import Iterator, Mapping
 
+from facet_dagster.domain.python_source import parse
 from facet_dagster.domain.task import Check, VerifierReply
 from facet_dagster.stages.task.render import CHECK_HEADER, body, helpers, parsed
 
@@ -76,7 +77,7 @@ def raising_helpers(verifier: VerifierReply) -> frozenset[str]:
 
 def syntax_error(source: str) -> str:
     try:
-        ast.parse(source)
+        parse(source)
     except SyntaxError as error:
         return f"{error.msg} in line {error.lineno}: {(error.text or '').strip()[:80]!r}"
     except (ValueError, RecursionError, MemoryError) as error:
