@@ -65,7 +65,8 @@ def seed_selection(
     result = settle_one(context, stage, batch, compute, ledger=ledger, store=store)
     keys = pairing.batch_keys(ledger, batch)
     context.instance.add_dynamic_partitions("seed", keys)
-    return dg.MaterializeResult(metadata={**result.numbers, "batch": batch, "keys": keys})
+    shown = {**result.numbers, "batch": batch, "keys": keys, "cached": result.cached}
+    return dg.MaterializeResult(metadata=shown)
 
 
 @stage_asset("seed", deps=["seed_selection"], group="s2_seeds", version="1", partitions=SEEDS, pool=None, batch=500)

@@ -88,7 +88,7 @@ KNOWN_HOSTS = frozenset(
     maven.org microsoft.com mise.run mongodb.com mozilla.org neon.tech netlify.com nginx.org nixos.org
     nodejs.org nodesource.com npmjs.com npmjs.org nvidia.com oh-my-posh.dev ohmyz.sh ollama.ai ollama.com
     openai.com packagecloud.io paradigm.xyz pixi.sh planetscale.com pnpm.io postgresql.org prefix.dev
-    pulumi.com pyenv.run pypa.io pypi.org python.org pytorch.org railway.app railway.com rclone.org redis.io
+    pulumi.com pyenv.run pypa.io python.org pytorch.org railway.app railway.com rclone.org redis.io
     render.com rust-lang.org rustup.rs sdkman.io semgrep.dev sentry.io shopify.com snyk.io solana.com
     sourcegraph.com starship.rs stripe.com supabase.com tailscale.com temporal.io terraform.io turso.tech
     twilio.com ubuntu.com vercel.com volta.sh wasmer.io wasmtime.dev yarnpkg.com
