@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import date
+from typing import Any
 
 import dagster as dg
 
@@ -65,7 +66,7 @@ def seed_selection(
     result = settle_one(context, stage, batch, compute, ledger=ledger, store=store)
     keys = pairing.batch_keys(ledger, batch)
     context.instance.add_dynamic_partitions("seed", keys)
-    shown = {**result.numbers, "batch": batch, "keys": keys, "cached": result.cached}
+    shown: dict[str, Any] = {**result.numbers, "batch": batch, "keys": keys, "cached": result.cached}
     return dg.MaterializeResult(metadata=shown)
 
 
