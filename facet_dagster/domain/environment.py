@@ -163,13 +163,14 @@ class E0(Value):
     image_id: str = ""
     base_image: str = ""
 
-    def view(self, budget: int = 9_000) -> dict[str, Any]:
+    def view(self, budget: int = 9_000, *, leave_out: str = "") -> dict[str, Any]:
         """What prompts show, as JSON data: at most ``budget`` characters of content, the longest cut first.
 
+        Of the file at path ``leave_out`` everything but its content is shown.
         The cuts depend on contents alone, so that machine facts (versions, sizes) never move them.
         """
         shown = [f for f in self.files if f.type != "dir" or f.path == self.workdir or self._is_empty(f)]
-        kept = shown[:VIEW_FILES]
+        kept = [_without_content(f) if f.path == leave_out else f for f in shown[:VIEW_FILES]]
         limit = _fair_limit([len(f.content) for f in kept], budget)
         share = max(400, FACTS // max(1, sum(bool(f.inner) and _cut(f, limit) for f in kept)))
         return {
@@ -194,6 +195,10 @@ def _fair_limit(lengths: list[int], budget: int) -> int:
             return share
         left -= length
     return max(lengths, default=0)
+
+
+def _without_content(file: E0File) -> E0File:
+    return file.model_copy(update={"content": "", "inner": {}, "truncated": True})
 
 
 def _cut(file: E0File, limit: int) -> bool:

@@ -76,11 +76,13 @@ def shared_variables(scenario: Scenario, environment: Environment) -> dict[str, 
     """What the instruction, solution, verifier and repair prompts show first, and identically."""
     if environment.e0 is None:
         raise InvariantError(f"Environment of seed {environment.seed} has no captured e0")
+    rules_file = f"{WORKDIR}/{environment.recipe.rules_file}"
     return {
         "scenario": scenario.specification(),
-        "rules_file": f"{WORKDIR}/{environment.recipe.rules_file}",
+        "rules_file": rules_file,
         "rules": rules_text(environment),
-        "e0": environment.e0.view(),
+        # The rules stand in the prompt already: the room goes to the data.
+        "e0": environment.e0.view(leave_out=rules_file),
     }
 
 

@@ -306,3 +306,13 @@ def test_decoding_never_fails() -> None:
     for first in range(256):
         encoding, text = decode(bytes([first, 255, 254]))
         assert (text is None) == (encoding == "binary")
+
+
+def test_the_view_leaves_one_content_out_and_gives_its_room_to_the_others() -> None:
+    e0 = capture({"RULES.md": b"1. Sum.\n" * 500, **{f"{name}.csv": CSV.encode() * 300 for name in "xyz"}})
+    whole = {f["path"]: f for f in e0.view()["files"]}
+    view = {f["path"]: f for f in e0.view(leave_out="/app/RULES.md")["files"]}
+    assert view["/app/RULES.md"]["content"] == ""
+    assert view["/app/RULES.md"]["content_is_complete"] is False
+    assert view["/app/RULES.md"]["size"] == whole["/app/RULES.md"]["size"]
+    assert len(view["/app/x.csv"]["content"]) > len(whole["/app/x.csv"]["content"])
