@@ -21,11 +21,18 @@ from dagster._core.events import (
 
 from assets.checks import CHECK, accepted
 from assets.rejections import metadata, reason_line
+from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.domain.outcome import StageResult, Verdict
 from facet_dagster.funnel import Compute, Stage, plan, run_stage
 from facet_dagster.ports import ArtifactStore, Ledger
 
+OWNER_TAG = "facet/owner"
 Links = Callable[[str], Mapping[str, str]]
+
+
+def own(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> None:
+    """Write this process on its run, so that the run can be failed when the process is killed."""
+    context.instance.add_run_tags(context.run.run_id, {OWNER_TAG: current_owner()})
 
 
 def no_links(key: str) -> Mapping[str, str]:
@@ -82,6 +89,7 @@ def fan_out(
 
     It yields nothing: an output would materialize the whole range, good or bad.
     """
+    own(context)
     keys = list(context.partition_keys)
     planned = plan(stage, keys, ledger)
     report = run_stage(
@@ -116,6 +124,7 @@ def settle_one(
     store: ArtifactStore,
 ) -> StageResult:
     """Settle one key of an asset without partitions. Raises dg.Failure on infrastructure trouble."""
+    own(context)
     planned = plan(stage, [key], ledger)
     report = run_stage(
         stage.name,

@@ -88,6 +88,7 @@ def launch(settings: Settings, batch: str, seeds: int, until: str, *, quiet: boo
         raise ConfigError("No skill was ingested yet: run `facet ingest PATH` first")
     banner(settings, quiet=quiet)
     command = [sys.executable, "-m", "facet_dagster.launch", "--batch", batch, "--until", until]
+    command += ["--parent", str(os.getpid())]
     command += ["--count", str(seeds)] if seeds else []
     stream = sys.stderr if quiet else None
     environment = connect.dagster_environment(settings, os.environ)  # noqa: TID251 - a composition root

@@ -5,6 +5,7 @@ import dagster as dg
 from assets import reports, s1_skills, s2_seeds, s3_environments, s4_tasks
 from facet_dagster.settings import load_settings
 from resources.ports import resources
+from sensors.dead_runs import dead_runs
 from sensors.nightly import night, nightly
 
 defs = dg.Definitions(
@@ -12,5 +13,6 @@ defs = dg.Definitions(
     resources=resources(load_settings()),
     jobs=[night],
     schedules=[nightly],
+    sensors=[dead_runs],
     executor=dg.in_process_executor,
 )

@@ -6,9 +6,14 @@ partitions does not stop the others; the exit code is 1 when anything failed or 
 """
 
 import argparse
+import ctypes
+import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import dagster as dg
@@ -18,6 +23,8 @@ from dagster._core.storage.tags import (
 )
 from rich.console import Console
 
+from assets._dagster import OWNER_TAG
+from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.connect import open_ledger, open_store, probe_llm
 from facet_dagster.definitions import defs
 from facet_dagster.domain.facts import SeedFact
@@ -28,10 +35,13 @@ from facet_dagster.funnel import current
 from facet_dagster.pipeline.graph import SeedStages, seed_stages
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import Settings, load_settings
+from sensors.dead_runs import release_dead_runs
 
 SKILL_ASSETS = ("skills", "skill_index", "scenario_hypotheses", "seed_candidates")
 SELECTION = "seed_selection"
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+WATCH_SECONDS = 10.0
+_PR_SET_PDEATHSIG = 1
 console = Console(highlight=False)
 
 
@@ -55,7 +65,8 @@ def materialize(
     settled = cached = rejected = 0
     errors = []
     for first, last in _ranges(instance, asset, keys) if keys else [("", "")]:
-        tags = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last} if first else {}
+        tags = {OWNER_TAG: current_owner()}
+        tags |= {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last} if first else {}
         result = job.execute_in_process(
             instance=instance,
             tags=tags,
@@ -142,17 +153,45 @@ def _report(run: Any, instance: dg.DagsterInstance, asset: str, *rest: Any) -> R
     return ran
 
 
+def _die_with(parent: int) -> None:
+    """Whoever kills the command kills the run too: an orphan would hold its claims against the next one."""
+    if sys.platform == "linux" and parent:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before we asked
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def _watch(instance: dg.DagsterInstance) -> Iterator[None]:
+    """Look for killed runs now and then: one of them may hold the place in a pool that this process waits for."""
+    release_dead_runs(instance)
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(WATCH_SECONDS):
+            with suppress(Exception):  # tried again; a database that is gone shows in the run itself
+                release_dead_runs(instance)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m facet_dagster.launch", description=__doc__)
     parser.add_argument("--batch", required=True, help="label of the seeds to select and carry through")
     parser.add_argument("--count", type=int, default=0, help="seeds that the batch shall hold (FACET_SEEDS)")
     parser.add_argument("--until", default="certificate", choices=SeedStages._fields, help="last stage")
+    parser.add_argument("--parent", type=int, default=0, help="id of the process with which this one shall end")
     options = parser.parse_args(argv)
+    _die_with(options.parent)
     try:
         settings = load_settings()
         ledger = open_ledger(settings)
         probe_llm(settings, ledger, open_store(settings))
-        with dg.DagsterInstance.get() as instance:
+        with dg.DagsterInstance.get() as instance, _watch(instance):
             history = run_funnel(
                 settings, ledger, instance, batch=options.batch, count=options.count, until=options.until
             )

@@ -204,7 +204,16 @@ class Sandbox(Protocol):
 
     def image(self, name: str) -> ImageInfo | None: ...
 
-    def remove_image(self, image: str) -> None: ...
+    def hold(self, image: str) -> AbstractContextManager[bool]:
+        """Keep the image from being removed by anybody during the block; gives whether it is there.
+
+        Images are named by content, so two users who never met may share one.
+        """
+        ...
+
+    def remove_image(self, image: str) -> None:
+        """Remove the image unless somebody holds it; one that is gone is as good."""
+        ...
 
     def reap(self, *, images: bool = False, everything: bool = False) -> Reaped:
         """Remove what dead processes left behind; ``everything`` also what live ones own, ``images`` also

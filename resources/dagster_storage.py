@@ -1,4 +1,4 @@
-"""Dagster's storage in PostgreSQL, with two changes that large partition sets need.
+"""Dagster's storage in PostgreSQL, with two changes that large partition sets need and one for pools.
 
 Stock storage opens a connection for every operation, and the UI asks for the existence of every
 partition key separately. Here connections are kept, and keys are looked up in a set. Both rely on
@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 from dagster._serdes import ConfigurableClassData
 from dagster_postgres import DagsterPostgresStorage
 from dagster_postgres.event_log import PostgresEventLogStorage
@@ -24,6 +25,15 @@ _KEYS_SECONDS = 10.0
 _STATEMENT_MILLISECONDS = 60_000
 _RECYCLE_SECONDS = 3600
 _MOST_EXTRA_CONNECTIONS = 20
+
+
+def _seconds_to_next_claim(waiting: InstanceConcurrencyContext) -> float:
+    """Until a step that waits for its pool looks again. The pinned release says 0 always, and spins on a whole core."""
+    now = time.time()
+    return max(0.05, min((at - now for at in waiting._pending_timeouts.values()), default=0.0))
+
+
+setattr(InstanceConcurrencyContext, "interval_to_next_pending_claim_check", _seconds_to_next_claim)  # noqa: B010
 
 
 class CachedKeysEventLogStorage(PostgresEventLogStorage):

@@ -5,6 +5,8 @@ import sys
 
 import dagster as dg
 
+from assets._dagster import own
+
 TAIL = 20_000
 
 
@@ -17,6 +19,7 @@ class NightConfig(dg.Config):
 @dg.op(pool="night")
 def synthesise(context: dg.OpExecutionContext, config: NightConfig) -> None:
     """Drive the funnel in one child process; each stage becomes a run of its own."""
+    own(context)
     command = [sys.executable, "-m", "facet_dagster.launch", "--batch", config.batch]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     context.log.info(done.stdout[-TAIL:])

@@ -10,7 +10,9 @@ from docker.errors import APIError
 from facet_dagster.adapters.docker_container import remove_container
 from facet_dagster.adapters.docker_context import REPOSITORY
 from facet_dagster.adapters.docker_engine import NOT_FOUND, Engine, engine_errors
-from facet_dagster.adapters.docker_owner import OWNER, is_dead
+from facet_dagster.adapters.docker_holds import Holds
+from facet_dagster.adapters.docker_labels import OWNER
+from facet_dagster.adapters.process_owner import is_dead
 from facet_dagster.ports import Reaped
 
 _IN_USE = 409
@@ -22,8 +24,8 @@ class Reaper:
     Images are told by their name, not by their labels, which they inherit from their base.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, holds: Holds) -> None:
+        self._engine, self._holds = engine, holds
 
     def reap(self, *, images: bool, everything: bool) -> Reaped:
         """Exactly what was removed: containers and networks by id, images and volumes by name."""
@@ -56,7 +58,7 @@ class Reaper:
             for tag in image.get("RepoTags") or ()
             if tag.startswith(f"{REPOSITORY}:")
         ]
-        return _removed(tags, self._engine.api.remove_image, "remove an image")
+        return tuple(tag for tag in tags if remove_image(self._engine, self._holds, tag))
 
     def _networks(self, doomed: Callable[[Any], bool]) -> tuple[str, ...]:
         with engine_errors("list networks"):
@@ -86,6 +88,7 @@ def _removed(names: Iterable[str], remove: Callable[[str], object], doing: str) 
     return tuple(removed)
 
 
-def remove_image(engine: Engine, image: str) -> None:
-    """Remove one image by name. One that is gone is as good; one that another process runs just now stays."""
-    _removed([image], engine.api.remove_image, f"remove image {image}")
+def remove_image(engine: Engine, holds: Holds, image: str) -> bool:
+    """Whether the image was removed by this call. One that is gone is as good; one that somebody uses stays."""
+    with holds.alone(image) as free:
+        return free and bool(_removed([image], engine.api.remove_image, f"remove image {image}"))

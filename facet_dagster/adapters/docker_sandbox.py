@@ -16,11 +16,13 @@ from facet_dagster.adapters.docker_build import Builder, BuildNetwork, BuildOrde
 from facet_dagster.adapters.docker_container import CannotStart, Container, image_faults
 from facet_dagster.adapters.docker_context import REPOSITORY, content_tag, external_bases
 from facet_dagster.adapters.docker_engine import NOT_FOUND, Engine, engine_errors
+from facet_dagster.adapters.docker_holds import Holds
+from facet_dagster.adapters.docker_labels import OWNER, RUN, SUBJECT
 from facet_dagster.adapters.docker_limits import host_config
-from facet_dagster.adapters.docker_owner import OWNER, RUN, SUBJECT, current_owner
 from facet_dagster.adapters.docker_pause import PauseNetworks
 from facet_dagster.adapters.docker_reaper import Reaper, remove_image
 from facet_dagster.adapters.docker_slots import Slots, default_slots_dir, one_at_a_time
+from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, Member, pack, placed
 from facet_dagster.domain.trial import End, Limits
 from facet_dagster.errors import SandboxError
@@ -58,6 +60,7 @@ class DockerSandbox:
         self._slots_dir = slots_dir or default_slots_dir()
         self._build_slots = Slots(self._slots_dir, "build", build_slots)
         self._trial_slots = Slots(self._slots_dir, "trial", trial_slots)
+        self._holds = Holds(self._slots_dir)
         self._engine = Engine(workers)
         self._builder = Builder(self._engine, classic=classic_builder)
         self._pauses = PauseNetworks(self._engine, pause_image, self._labels)
@@ -124,11 +127,16 @@ class DockerSandbox:
             size=int(found.get("Size") or 0),
         )
 
+    @contextlib.contextmanager
+    def hold(self, image: str) -> Iterator[bool]:
+        with self._holds.hold(image):
+            yield self._image_id(image) is not None
+
     def remove_image(self, image: str) -> None:
-        remove_image(self._engine, image)
+        remove_image(self._engine, self._holds, image)
 
     def reap(self, *, images: bool = False, everything: bool = False) -> Reaped:
-        return Reaper(self._engine).reap(images=images, everything=everything)
+        return Reaper(self._engine, self._holds).reap(images=images, everything=everything)
 
     def _build(self, tag: str, tar: bytes, subject: str, seconds: float) -> Built | BuildFailed:
         with self._build_slots.take():

@@ -30,7 +30,7 @@ class Slots:
     @contextmanager
     def take(self) -> Iterator[int]:
         """Wait for a free slot and hold it; gives its number, which nobody else has meanwhile."""
-        with _lock_errors(self._paths[0].parent):
+        with lock_errors(self._paths[0].parent):
             number, lock = self._acquire()
         try:
             yield number
@@ -53,7 +53,7 @@ class Slots:
 def one_at_a_time(folder: Path, name: str) -> Iterator[None]:
     """Hold ``name`` (hex digits) against every other process. Few files serve all names."""
     lock = FileLock(folder / f"name-{int(name, 16) % _STRIPES}.lock")
-    with _lock_errors(folder):
+    with lock_errors(folder):
         lock.acquire()
     try:
         yield
@@ -62,7 +62,8 @@ def one_at_a_time(folder: Path, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _lock_errors(folder: Path) -> Iterator[None]:
+def lock_errors(folder: Path) -> Iterator[None]:
+    """SandboxError for a folder that cannot be made or written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield

@@ -33,6 +33,8 @@ from facet_dagster.errors import ConfigError, LedgerError
 _SYSTEM_USER = "pgserver"
 _START_SECONDS = 60.0
 _END_SECONDS = 10.0
+_START_ATTEMPTS = 4
+_PAUSE = 0.5
 _READY = "ready"
 _FORBIDDEN = frozenset('"$`\\,\n')
 # What initdb and pg_ctl see: a locale that exists everywhere, and none of the caller's PG* variables.
@@ -63,9 +65,24 @@ def postgres_url(home: Path, database: str, *, server: str = "") -> str:
         url = _parse(server)
         _probe(url)
     else:
-        url = _socket_url(_ensure_running(_data_folder(home)), database)
-        _ensure_database(url)
+        url = _embedded(_data_folder(home), database)
     return url.render_as_string(hide_password=False)
+
+
+def _embedded(data: Path, database: str) -> sa.URL:
+    for _ in range(_START_ATTEMPTS):
+        url = _socket_url(_ensure_running(data), database)
+        try:
+            _ensure_database(url)
+        except LedgerError as error:
+            # A server that was killed this moment still looks alive and takes connections that lead nowhere.
+            if not error.transient:
+                raise
+            failure = error
+            time.sleep(_PAUSE)
+        else:
+            return url
+    raise failure
 
 
 def stop(home: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -57,6 +59,7 @@ class MemorySandbox:
         root: Mapping[str, bytes] | None = None,
     ) -> None:
         self._script, self._failures = script, dict(failures or {})
+        self._held: Counter[str] = Counter()
         self._root = unpack(pack({path.lstrip("/"): data for path, data in (root or {}).items()}))
         self._bases = {name: _Image(dict(self._root)) for name in bases}
         self._images: dict[str, _Image] = {}
@@ -104,14 +107,25 @@ class MemorySandbox:
             size = sum(member.size for member in found.root.values())
             return ImageInfo(self._id(name), {"PATH": "/usr/local/bin:/usr/bin:/bin"}, "", dict(found.labels), size)
 
+    @contextmanager
+    def hold(self, image: str) -> Iterator[bool]:
+        with self._guard:
+            self._held[image] += 1
+        try:
+            yield self.image(image) is not None
+        finally:
+            with self._guard:
+                self._held[image] -= 1
+
     def remove_image(self, image: str) -> None:
         with self._guard:
-            self._images.pop(image, None)
+            if not self._held[image]:
+                self._images.pop(image, None)
 
     def reap(self, *, images: bool = False, everything: bool = False) -> Reaped:
         """No process owns anything here: only ``images`` together with ``everything`` removes."""
         with self._guard:
-            removed = tuple(self._images) if images and everything else ()
+            removed = tuple(i for i in self._images if not self._held[i]) if images and everything else ()
             for name in removed:
                 del self._images[name]
             return Reaped(images=removed)

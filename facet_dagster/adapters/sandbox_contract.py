@@ -87,6 +87,19 @@ def removing_an_image_twice_is_allowed(sandbox: Sandbox, base: str) -> None:
         assert sandbox.image(image.image) is None
 
 
+def an_image_that_is_held_is_not_removed(sandbox: Sandbox, base: str) -> None:
+    with built(sandbox, context(base)) as image:
+        with sandbox.hold(image.image) as there, sandbox.hold(image.image) as twice:
+            sandbox.remove_image(image.image)
+            assert there
+            assert twice
+            assert sandbox.image(image.image) is not None
+        sandbox.remove_image(image.image)
+        assert sandbox.image(image.image) is None
+        with sandbox.hold(image.image) as there:
+            assert not there
+
+
 def files_of_an_image_can_be_read(sandbox: Sandbox, base: str) -> None:
     with built(sandbox, context(base, files={"app/d/a.txt": b"one", "app/b": b"\x00\xff"})) as image:
         archive = sandbox.read(image.image, "/app")
@@ -177,6 +190,7 @@ BUILD_CHECKS: tuple[Check, ...] = (
     an_unsafe_path_in_a_context_fails_the_build,
     an_image_is_described,
     an_image_that_is_not_there_is_none,
+    an_image_that_is_held_is_not_removed,
     removing_an_image_twice_is_allowed,
     files_of_an_image_can_be_read,
     reading_what_is_not_there_gives_none,

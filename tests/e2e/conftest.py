@@ -14,10 +14,17 @@ from typing import Any
 
 import pytest
 
+from facet_dagster.adapters.tape import Tape
 from tests.fixtures.handmade_model import HandmadeModel
 
 ROOT = Path(__file__).resolve().parents[2]
 SKILLS = ROOT / "tests" / "fixtures" / "handmade" / "skills"
+TAPE = ROOT / "tests" / "fixtures" / "tapes" / "handmade.jsonl"
+REGENERATE = "REGENERATE_TAPE"
+HOW = (
+    "made by hand: every reply comes from tests/fixtures/handmade_model.py, no model took part; it holds a refused"
+    " pair, a build repair, a task repair, a lost environment and a lost task"
+)
 FACET = Path(sys.executable).with_name("facet")
 
 
@@ -83,4 +90,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
             funnel = home.json("run", "--batch", "e2e", "--seeds", "5")
             calls = model.calls
             again = home.json("run", "--batch", "e2e", "--seeds", "5")
+            if os.environ.get(REGENERATE):
+                written = Tape.load(tape)
+                written.meta = written.meta.model_copy(update={"model": "none", "how": HOW})
+                written.write(TAPE)
             yield Live(home, funnel, tape, calls, again, model.calls - calls)

@@ -14,7 +14,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from facet_dagster.adapters.docker_owner import RUN
+from facet_dagster.adapters.docker_labels import RUN
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.sandbox_contract import SUBJECT, context, shell
 from facet_dagster.domain.archive import pack

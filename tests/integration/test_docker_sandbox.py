@@ -14,7 +14,7 @@ from typing import Any
 import docker
 import pytest
 
-from facet_dagster.adapters.docker_owner import OWNER, RUN
+from facet_dagster.adapters.docker_labels import OWNER, RUN
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.sandbox_contract import SUBJECT, built, context, shell
 from facet_dagster.domain.archive import Member, pack, pack_members, unpack

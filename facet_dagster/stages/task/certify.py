@@ -51,12 +51,14 @@ def certify(
     }
     if rejection is not None:
         return Outcome(rejection=rejection, numbers=numbers, facts=tuple(facts))
+    with environment_image(environment, sandbox, limits) as image:
+        files = e0_archive(image, sandbox)
     package = build_package(
         task.draft,
         environment,
         scenario,
         skills,
-        e0_archive=e0_archive(environment_image(environment, sandbox, limits), sandbox),
+        e0_archive=files,
         limits=limits,
         level=LEVEL,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -24,6 +24,7 @@ LOGS = "/logs/verifier"
 ENV = {"HOME": f"/home/{AGENT}", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 ARGV = {TrialKind.BASELINE: ("true",), TrialKind.ORACLE: ("bash", "/solution/solve.sh")}
 RESULT_CAP = 256 * 1024
+ATTEMPTS = 5
 
 
 class _Entry(Value):
@@ -75,17 +76,40 @@ def images(draft: Draft, environment: Environment, *, sandbox: Sandbox, limits: 
     Both Dockerfiles are ours, and the environment was built before, so a build that fails now is trouble
     of the machine: SandboxError.
     """
-    work = environment_image(environment, sandbox, limits)
-    context = verifier_context(draft, e0_archive(work, sandbox), environment.base_image)
-    judge = _built(context, "verifier", environment.seed, sandbox, limits)
-    try:
-        yield Images(work, judge)
-    finally:
-        sandbox.remove_image(judge)
+    with environment_image(environment, sandbox, limits) as work:
+        context = verifier_context(draft, e0_archive(work, sandbox), environment.base_image)
+        judge = ""
+        try:
+            with _held(lambda: _built(context, "verifier", environment.seed, sandbox, limits), sandbox) as judge:
+                yield Images(work, judge)
+        finally:
+            if judge:
+                sandbox.remove_image(judge)
 
 
-def environment_image(environment: Environment, sandbox: Sandbox, limits: TaskLimits) -> str:
-    """The environment's image, built again from its recipe when it is gone. Raises SandboxError."""
+@contextmanager
+def environment_image(environment: Environment, sandbox: Sandbox, limits: TaskLimits) -> Iterator[str]:
+    """The environment's image, built again from its recipe when it is gone, and kept for the block.
+
+    Raises SandboxError.
+    """
+    with _held(lambda: _environment_image(environment, sandbox, limits), sandbox) as image:
+        yield image
+
+
+@contextmanager
+def _held(make: Callable[[], str], sandbox: Sandbox) -> Iterator[str]:
+    """Between the building of an image and its use somebody else who shares it may remove it: then it is made anew."""
+    for _ in range(ATTEMPTS):
+        image = make()
+        with sandbox.hold(image) as there:
+            if there:
+                yield image
+                return
+    raise SandboxError(f"Image {image} is removed again and again by somebody else on this engine", transient=True)
+
+
+def _environment_image(environment: Environment, sandbox: Sandbox, limits: TaskLimits) -> str:
     if environment.image is not None and sandbox.image(environment.image) is not None:
         return environment.image
     recipe = environment.recipe

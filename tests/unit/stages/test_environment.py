@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from typing import Any
 
@@ -80,6 +81,9 @@ class ImageShelf:
 
     def run(self, run: Run) -> RunOutcome:
         raise AssertionError("nothing is ever started to build or capture an environment")
+
+    def hold(self, image: str) -> AbstractContextManager[bool]:
+        return nullcontext(image in self.images)
 
     def remove_image(self, image: str) -> None:
         self.images.pop(image, None)

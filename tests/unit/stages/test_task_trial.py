@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 
 from facet_dagster.adapters.memory_sandbox import MemorySandbox, ended
@@ -8,7 +10,7 @@ from facet_dagster.domain.environment import E0
 from facet_dagster.domain.facts import CheckFact, TrialFact
 from facet_dagster.domain.trial import TrialKind
 from facet_dagster.errors import SandboxError
-from facet_dagster.ports import BuildFailed
+from facet_dagster.ports import BuildContext, BuildFailed, Built
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.trial import RESULT_CAP, Images, images, read_result, run_trial, trial_facts
 from tests.fixtures import task_example as example
@@ -130,6 +132,33 @@ def test_the_verifier_image_is_removed_also_when_a_trial_breaks_off() -> None:
     ):
         raise SandboxError("engine gone")
     assert sandbox.image(both.verifier) is None
+
+
+def test_two_seeds_with_the_same_verifier_do_not_take_it_from_each_other() -> None:
+    sandbox = bench(sound)
+    with images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS) as one:
+        with images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS) as other:
+            assert one == other
+        assert sandbox.image(one.verifier) is not None
+    assert sandbox.image(one.verifier) is None
+
+
+def test_a_verifier_image_that_vanishes_before_its_first_use_is_built_again() -> None:
+    sandbox = bench(sound)
+    build, vanish = sandbox.build, iter([True, True])
+
+    def unlucky(context: BuildContext, *, subject: str, seconds: float = 600.0) -> Built | BuildFailed:
+        built = build(context, subject=subject, seconds=seconds)
+        if isinstance(built, Built) and "test.sh" in context.files and next(vanish, False):
+            sandbox.remove_image(built.image)
+        return built
+
+    with (
+        mock.patch.object(sandbox, "build", unlucky),
+        images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS) as both,
+    ):
+        assert sandbox.image(both.verifier) is not None
+    assert next(vanish, None) is None
 
 
 @pytest.mark.parametrize("mark", ["COPY . /tests/", "COPY --chown=agent:agent app/"])

@@ -1,14 +1,10 @@
-"""Who made a container: a label that lets any process see whether its maker still lives."""
+"""Who made a container or started a run: a text by which any process sees whether that one still lives."""
 
 from __future__ import annotations
 
 import os
 import platform
 from pathlib import Path
-
-OWNER = "facet.owner"
-RUN = "facet.run"
-SUBJECT = "facet.subject"
 
 
 def current_owner(proc: Path = Path("/proc")) -> str:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from facet_dagster.adapters.docker_owner import current_owner, is_dead
+from facet_dagster.adapters.process_owner import current_owner, is_dead
 
 
 def changed(position: int, value: str) -> str:
@@ -20,7 +20,7 @@ def test_this_process_lives() -> None:
 
 
 def test_a_process_that_ended_is_dead() -> None:
-    code = "from facet_dagster.adapters.docker_owner import current_owner; print(current_owner())"
+    code = "from facet_dagster.adapters.process_owner import current_owner; print(current_owner())"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     assert is_dead(ended)
 
