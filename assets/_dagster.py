@@ -24,7 +24,7 @@ from assets.rejections import metadata, reason_line
 from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.domain.outcome import StageResult, Verdict
 from facet_dagster.funnel import Compute, Stage, plan, run_stage
-from facet_dagster.ports import ArtifactStore, Ledger
+from facet_dagster.ports import LLM, ArtifactStore, Ledger
 
 OWNER_TAG = "facet/owner"
 Links = Callable[[str], Mapping[str, str]]
@@ -84,10 +84,12 @@ def fan_out(
     store: ArtifactStore,
     workers: int,
     links: Links = no_links,
+    llm: LLM | None = None,
 ) -> Iterator[dg.Output[None]]:
     """Settle every partition of the run and log it. Raises dg.Failure when some hit infrastructure trouble.
 
-    It yields nothing: an output would materialize the whole range, good or bad.
+    It yields nothing: an output would materialize the whole range, good or bad. When the run is cancelled,
+    ``llm`` begins no new call. What it did is observed on the asset at the end.
     """
     own(context)
     keys = list(context.partition_keys)
@@ -101,7 +103,10 @@ def fan_out(
         emit=lambda results: _emit(context, results, links),
         workers=workers,
         run_id=context.run.run_id,
+        stop=llm.stop if llm else None,
     )
+    if llm:
+        context.log_event(dg.AssetObservation(stage.name, metadata={f"llm/{k}": v for k, v in llm.counters().items()}))
     failed = {key: f"{name} has no current result" for key, name in planned.missing.items()} | report.failed
     context.log.info(f"{stage.name}: {report.computed} computed, {len(report.results) - report.computed} cached")
     if failed:

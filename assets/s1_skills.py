@@ -77,4 +77,4 @@ def scenario_hypotheses(
     """Terminal scenarios in which each skill would be used, and whether it is concrete enough."""
     stage = skill_stages(settings, ledger).scenario_hypotheses
     compute = pipeline.scenario_hypotheses(settings, ledger=ledger, store=store, llm=llm)
-    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=settings.llm_workers)
+    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=settings.llm_workers, llm=llm)

@@ -39,7 +39,7 @@ def seed_candidates(
     """Each skill's nearest partners as candidate pairs, and the judge's word on each."""
     stage = skill_stages(settings, ledger).seed_candidates
     compute = pairing.seed_candidates(settings, ledger=ledger, store=store, llm=llm, embedder=embedder, vectors=vectors)
-    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=settings.llm_workers)
+    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=settings.llm_workers, llm=llm)
 
 
 class SelectionConfig(dg.Config):
@@ -103,4 +103,4 @@ def scenario(
     stage = seed_stages(settings).scenario
     compute = pipeline.scenario(settings, ledger=ledger, store=store, llm=llm)
     links, workers = seed_links(ledger, "scenario"), settings.llm_workers
-    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=workers, links=links)
+    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, llm=llm)

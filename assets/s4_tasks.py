@@ -34,7 +34,7 @@ def task_draft(
     stage = seed_stages(settings).task_draft
     compute = pipeline.task_draft(settings, ledger=ledger, store=store, llm=llm)
     links, workers = seed_links(ledger, "task_draft"), settings.llm_workers
-    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=workers, links=links)
+    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, llm=llm)
 
 
 @stage_asset(
@@ -81,7 +81,7 @@ def task(
     stage = seed_stages(settings).task
     compute = pipeline.task(settings, ledger=ledger, store=store, llm=llm, sandbox=sandbox)
     links, workers = seed_links(ledger, "task"), settings.llm_workers
-    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=workers, links=links)
+    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, llm=llm)
 
 
 @stage_asset(

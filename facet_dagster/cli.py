@@ -97,8 +97,9 @@ def launch(settings: Settings, batch: str, seeds: int, until: str, *, quiet: boo
 
 def banner(settings: Settings, *, quiet: bool) -> None:
     where = err if quiet else out
-    if settings.model:
-        where.print(f"Model: [bold]{settings.model}[/bold] {settings.api_base}")
+    if settings.live:
+        for line in connect.describe_models(settings):
+            where.print(f"Model: {line}", soft_wrap=True)
     else:
         where.print(f"[bold yellow]Replay[/bold yellow] of {connect.describe_tape(settings)}: no model is called.")
 

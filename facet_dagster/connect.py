@@ -15,8 +15,10 @@ from facet_dagster.adapters.postgres_ledger import PostgresLedger
 from facet_dagster.adapters.qdrant_client_vector_store import QdrantClientVectorStore
 from facet_dagster.adapters.qdrant_edge_vector_store import QdrantEdgeVectorStore
 from facet_dagster.adapters.sentence_transformers_embedder import SentenceTransformersEmbedder
+from facet_dagster.adapters.spending import Budgets
 from facet_dagster.adapters.tape import Tape
 from facet_dagster.adapters.tape_llm import TapeLLM
+from facet_dagster.deployments import load_models
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStore
 from facet_dagster.settings import ROOT, Settings
 
@@ -58,21 +60,24 @@ def open_vectors(settings: Settings) -> Iterator[VectorStore]:
 
 
 def open_llm(settings: Settings, ledger: Ledger, store: ArtifactStore, run_id: str = "") -> LLM:
-    """The live model when FACET_MODEL is set, else the tape."""
-    if not settings.model:
+    """The live models when FACET_MODEL or FACET_MODELS is set, else the tape."""
+    if not settings.live:
         return TapeLLM(Tape.load(settings.tape), ledger=ledger, store=store, run_id=run_id)
     return LitellmLLM(
-        settings.model,
-        settings.api_base,
+        load_models(settings, os.environ),  # noqa: TID251 - a composition root
         ledger=ledger,
         store=store,
         run_id=run_id,
-        temperature=settings.temperature,
-        max_tokens=settings.max_tokens,
-        seconds=settings.model_seconds,
+        budgets=Budgets(settings.budget_run, settings.budget_day, settings.budget_seed),
         record=settings.record,
-        api_key=settings.api_key.get_secret_value() if settings.api_key else None,
     )
+
+
+def describe_models(settings: Settings) -> list[str]:
+    """One line for each model of a live run, then warnings. Raises ConfigError."""
+    table = load_models(settings, os.environ)  # noqa: TID251 - a composition root
+    where = [f"{d.model} {d.api_base}".strip() for spec in table.used() for d in spec.deployments]
+    return [*dict.fromkeys(where), *table.warnings()]
 
 
 def probe_llm(settings: Settings, ledger: Ledger, store: ArtifactStore) -> None:

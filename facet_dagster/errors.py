@@ -7,7 +7,9 @@
     ├── PortError(transient=...)       an outside service failed
     │   ├── LLMError
     │   │   ├── MalformedReply         a reply that does not fit its schema, after one repair call
-    │   │   └── TapeMiss               replay has no entry, or a stale one, for this call
+    │   │   ├── TapeMiss               replay has no entry, or a stale one, for this call
+    │   │   ├── BudgetExceeded         a budget is used up: nothing new starts until it is raised
+    │   │   └── Stopping               this process was asked to stop: nothing new starts
     │   ├── EmbedderError
     │   ├── SandboxError
     │   ├── VectorStoreError
@@ -57,6 +59,14 @@ class MalformedReply(LLMError):
 
 class TapeMiss(LLMError):
     """The tape holds no entry for this call, or one made for other variables or another prompt."""
+
+
+class BudgetExceeded(LLMError):
+    """The next call would begin over a budget. Nothing is lost: what was paid is in the cache."""
+
+
+class Stopping(LLMError):
+    """No new call begins because this process is about to end; those in flight are still stored."""
 
 
 class EmbedderError(PortError):

@@ -127,8 +127,11 @@ def run_stage(
     workers: int = 2,
     run_id: str = "",
     flush: int = 100,
+    stop: Callable[[], None] | None = None,
 ) -> StageReport:
     """Run ``compute`` for every key that has no stored result; emit each result once, in batches.
+
+    When the process is interrupted, ``stop`` is called: what is in flight ends soon, and is kept.
 
     A PortError of one key is recorded in ``report.failed`` and the others go on; anything else is a
     bug and propagates. The caller fails its run when ``failed`` is not empty.
@@ -151,7 +154,7 @@ def run_stage(
         return settle(stage, item, compute, ledger=ledger, store=store, run_id=run_id)
 
     try:
-        for item, future in _bounded(one, work, workers):
+        for item, future in _bounded(one, work, workers, stop or (lambda: None)):
             try:
                 pending.append(future.result())
             except PortError as error:
@@ -172,19 +175,23 @@ def _again(result: StageResult, run_id: str) -> StageResult:
 
 
 def _bounded(
-    one: Callable[[Work], StageResult], work: Sequence[Work], workers: int
+    one: Callable[[Work], StageResult], work: Sequence[Work], workers: int, stop: Callable[[], None]
 ) -> Iterator[tuple[Work, Future[StageResult]]]:
-    """At most ``workers`` in flight; after a bug nothing new starts."""
+    """At most ``workers`` in flight; after a bug or an interrupt nothing new starts."""
     queue = list(reversed(work))
     flying: dict[Future[StageResult], Work] = {}
     with ThreadPoolExecutor(workers) as pool:
-        while queue or flying:
-            while queue and len(flying) < workers:
-                item = queue.pop()
-                flying[pool.submit(one, item)] = item
-            done, _ = wait(flying, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield flying.pop(future), future
+        try:
+            while queue or flying:
+                while queue and len(flying) < workers:
+                    item = queue.pop()
+                    flying[pool.submit(one, item)] = item
+                done, _ = wait(flying, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield flying.pop(future), future
+        except BaseException:
+            stop()
+            raise
 
 
 def settle(

@@ -53,6 +53,14 @@ class LLM(Protocol):
         """
         ...
 
+    def counters(self) -> Mapping[str, float]:
+        """What was asked here so far: calls, hits, retries, waited (seconds), malformed, tokens, cost (USD)."""
+        ...
+
+    def stop(self) -> None:
+        """Begin no new paid call: ``ask`` raises Stopping. Those in flight end and are stored."""
+        ...
+
 
 class Embedder(Protocol):
     """Text to unit vectors."""
@@ -242,6 +250,10 @@ class Ledger(Protocol):
 
     def find(self, kind: type[AnyFact], **where: Any) -> list[AnyFact]:
         """Facts whose columns equal ``where`` (a list or set means "in"), in the order of appending."""
+        ...
+
+    def total(self, kind: type[Fact], column: str, **where: Any) -> float:
+        """Sum of a number column over the facts that ``find`` would give; missing numbers count as 0."""
         ...
 
     def claim(self, name: str) -> AbstractContextManager[None]:

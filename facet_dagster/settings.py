@@ -21,6 +21,10 @@ class Settings(BaseSettings):
     postgres_url: str = Field(default="", description="a PostgreSQL server; empty: the embedded one")
     qdrant_url: str = Field(default="", description="a Qdrant server; empty: the embedded shard")
     model: str = Field(default="", description="any litellm model; empty: replay the tape")
+    models: Path | None = Field(default=None, description="a file that says which model answers which call")
+    budget_run: float | None = Field(default=None, ge=0, description="USD that one process may spend on model calls")
+    budget_day: float | None = Field(default=None, ge=0, description="USD a day (UTC), over all processes")
+    budget_seed: float | None = Field(default=None, ge=0, description="USD for one seed")
     api_base: str = Field(default="", description="endpoint of an OpenAI-compatible server")
     api_key: SecretStr | None = Field(
         default=None, description="its key; empty: litellm reads the provider's usual variable"
@@ -43,6 +47,11 @@ class Settings(BaseSettings):
     build_seconds: float = Field(default=600.0, gt=0)
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")
     ui_port: int = Field(default=3000, ge=1, le=65_535)
+
+    @property
+    def live(self) -> bool:
+        """Whether a model is asked; otherwise the tape is replayed."""
+        return bool(self.model or self.models)
 
 
 def load_settings() -> Settings:

@@ -69,6 +69,10 @@ class LLMResource(dg.ConfigurableResource[LLM]):
         return connect.open_llm(settings, connect.open_ledger(settings), connect.open_store(settings), run_id)
 
 
+def _models(settings: Settings) -> str:
+    return settings.models.name if settings.models else settings.model or "tape"
+
+
 def resources(settings: Settings) -> dict[str, object]:
     """The family of resources of this deployment. Nothing is opened here, and no secret is shown."""
     return {
@@ -78,5 +82,5 @@ def resources(settings: Settings) -> dict[str, object]:
         "sandbox": SandboxResource(base_image=settings.base_image),
         "embedder": EmbedderResource(dtype=settings.embedder_dtype),
         "vectors": VectorStoreResource(server=settings.qdrant_url or "embedded"),
-        "llm": LLMResource(model=settings.model or "tape", tape="" if settings.model else settings.tape.name),
+        "llm": LLMResource(model=_models(settings), tape="" if settings.live else settings.tape.name),
     }

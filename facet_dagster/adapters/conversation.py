@@ -11,7 +11,7 @@ from facet_dagster.adapters.reply_parsing import RawReply, parse
 from facet_dagster.domain.facts import ModelCallFact
 from facet_dagster.domain.ids import canonical, digest, to_json
 from facet_dagster.errors import MalformedReply
-from facet_dagster.ports import ArtifactStore, Ledger, Reply
+from facet_dagster.ports import ArtifactStore, Reply
 from facet_dagster.prompts import Rendered
 
 Messages = list[dict[str, str]]
@@ -35,20 +35,28 @@ class Question:
 
 @dataclass(frozen=True)
 class Received:
-    """A reply and where it came from: ``origin`` is live, cache or tape; ``stored`` the blob's sha256."""
+    """A reply and where it came from: ``origin`` is live, cache or tape; ``stored`` the blob's sha256.
+
+    ``cost`` is what was paid for it now, in USD.
+    """
 
     raw: RawReply
     stored: str
     origin: str
     cache_key: str
     seconds: float
+    model: str = ""
+    cost: float | None = 0.0
+    retries: int = 0
+    waited: float = 0.0
 
 
 Send = Callable[[Messages, int], Received]
+Note = Callable[[ModelCallFact], None]
 
 
-def converse(question: Question, schema: type[Reply], send: Send, *, ledger: Ledger, model: str, run_id: str) -> Reply:
-    """The reply to ``question`` as ``schema``; each turn becomes a ModelCallFact.
+def converse(question: Question, schema: type[Reply], send: Send, *, note: Note, run_id: str) -> Reply:
+    """The reply to ``question`` as ``schema``; ``note`` gets a ModelCallFact for each turn.
 
     ``send(messages, turn)`` gets the replies. Turn 1 is the one repair call: the same messages, the bad
     reply, and what was wrong with it. Raises MalformedReply after that, and whatever ``send`` raises.
@@ -58,7 +66,7 @@ def converse(question: Question, schema: type[Reply], send: Send, *, ledger: Led
         received = send(messages, turn)
         raw = received.raw
         parsed = parse(raw, schema)
-        ledger.append([_fact(question, received, turn, malformed=parsed.value is None, model=model, run_id=run_id)])
+        note(_fact(question, received, turn, malformed=parsed.value is None, run_id=run_id))
         if parsed.value is not None:
             return parsed.value
         problem = parsed.problem
@@ -79,9 +87,8 @@ def _repair(raw: RawReply, problem: str) -> Messages:
     ]
 
 
-def _fact(
-    question: Question, received: Received, turn: int, *, malformed: bool, model: str, run_id: str
-) -> ModelCallFact:
+def _fact(question: Question, received: Received, turn: int, *, malformed: bool, run_id: str) -> ModelCallFact:
+    now = stamp()
     return ModelCallFact(
         call=question.rendered.call,
         cache_key=received.cache_key,
@@ -90,14 +97,18 @@ def _fact(
         attempt=question.attempt,
         turn=turn,
         origin=received.origin,
-        model=model,
+        model=received.model,
         prompt_tokens=received.raw.prompt_tokens,
         completion_tokens=received.raw.completion_tokens,
         malformed=malformed,
         reply=received.stored,
         seconds=round(received.seconds, 3),
         run_id=run_id,
-        stamp=stamp(),
+        stamp=now,
+        day=now[:10],
+        cost=received.cost,
+        retries=received.retries,
+        waited=round(received.waited, 3),
     )
 
 

@@ -150,8 +150,12 @@ class ModelCallRow(Base):
     malformed: Mapped[bool]
     reply: Mapped[str]
     seconds: Mapped[float]
-    run_id: Mapped[str]
+    run_id: Mapped[str] = mapped_column(index=True)
     stamp: Mapped[str]
+    day: Mapped[str] = mapped_column(index=True, server_default="")
+    cost: Mapped[float | None]
+    retries: Mapped[int] = mapped_column(server_default="0")
+    waited: Mapped[float] = mapped_column(server_default="0")
 
 
 class ReplyRow(Base):
@@ -163,6 +167,7 @@ class ReplyRow(Base):
     reply: Mapped[str]
     prompt_tokens: Mapped[int]
     completion_tokens: Mapped[int]
+    cost: Mapped[float | None]
 
 
 class TrialRow(Base):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import threading
+import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,10 +14,12 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from pydantic import BaseModel
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random
 from tenacity import wait_random_exponential as backoff
 
 from facet_dagster.adapters.reply_parsing import RawReply, received
+from facet_dagster.deployments import Deployment, ModelSpec
 from facet_dagster.errors import LLMError
 
 LONGEST_WAIT = 300.0  # seconds; a provider that asks for more is asked again all the same
@@ -27,60 +32,127 @@ _KEYLIKE = re.compile(r"(?i)\bbearer\s+\S+|\b(?:sk|pk|rk|gsk|xai|key)-[\w-]{6,}|
 
 
 @dataclass(frozen=True)
-class LitellmClient:
-    """``seconds`` limits the wait for the provider's next bytes; ``retries`` counts the tries after the first.
+class Completion:
+    """A reply, the model that gave it, its ``cost`` in USD (None: the price is unknown), and what it took.
 
-    Without ``api_key`` litellm reads the provider's own variable (OPENAI_API_KEY, ANTHROPIC_API_KEY, ...).
+    ``retries`` are the tries after the first, ``waited`` the seconds between them.
     """
 
+    raw: RawReply
     model: str
-    api_base: str
-    api_key: str | None
-    temperature: float
-    max_tokens: int
-    seconds: float
+    cost: float | None
     retries: int
-    sleep: Callable[[float], None]
+    waited: float
 
-    def complete(self, messages: list[dict[str, str]]) -> RawReply:
-        """The model's next message. Raises LLMError; it is transient when only the tries ran out."""
+
+class LitellmClient:
+    """One model, at one endpoint or several. ``retries`` counts the tries after the first.
+
+    Several deployments are shared out by litellm's Router: by weight, within their limits a minute. Without a
+    key litellm reads the provider's own variable (OPENAI_API_KEY, ANTHROPIC_API_KEY, ...). Thread-safe.
+    """
+
+    def __init__(self, spec: ModelSpec, *, retries: int = 4, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.spec, self.model = spec, spec.model
+        self._retries, self._sleep = retries, sleep
+        self._router: Any = None
+        self._guard = threading.Lock()
+        self._refuses_schemas = False
+
+    def complete(self, messages: list[dict[str, str]], schema: type[BaseModel] | None = None) -> Completion:
+        """The model's next message, fitting ``schema`` where the provider can hold it to one.
+
+        Raises LLMError; it is transient when only the tries ran out.
+        """
         import openai  # litellm's errors are openai's
 
         litellm = _litellm()
+        waits: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            self._sleep(seconds)
+
         tries = Retrying(
-            stop=stop_after_attempt(self.retries + 1),
+            stop=stop_after_attempt(self._retries + 1),
             wait=_wait,
             retry=retry_if_exception(_may_pass),
-            sleep=self.sleep,
+            sleep=sleep,
             reraise=True,
         )
         try:
-            response = tries(self._request, litellm, messages)
+            response = tries(self._request, litellm, messages, schema)
         except openai.APIError as error:
             failure = self._translate(litellm, error)
         else:
-            return self._read(litellm, messages, response)
+            raw = self._read(litellm, messages, response)
+            return Completion(raw, self.model, self._cost(litellm, raw, response), len(waits), sum(waits))
         raise failure  # outside of the handler: the vendor's error, which may quote the key, is not chained
 
-    def _request(self, litellm: Any, messages: list[dict[str, str]]) -> Any:
+    def priced(self) -> bool:
+        """Whether money can be counted: the file gives a price, or litellm knows one."""
+        litellm = _litellm()
+        return self.spec.price is not None or self._cost(litellm, RawReply(text="", prompt_tokens=1), None) is not None
+
+    def _request(self, litellm: Any, messages: list[dict[str, str]], schema: type[BaseModel] | None) -> Any:
+        import openai
+
+        native = schema is not None and self._native(litellm)
+        form = {"response_format": _response_format(schema)} if native and schema else {}
+        try:
+            return self._send(litellm, messages, form)
+        except openai.BadRequestError as error:
+            # A provider that says it takes schemas may refuse this one: the prompt asks for the same form in words.
+            if not form or not re.search("response_format|schema", str(error)):
+                raise
+            self._refuses_schemas = True
+            return self._send(litellm, messages, {})
+
+    def _send(self, litellm: Any, messages: list[dict[str, str]], form: dict[str, Any]) -> Any:
+        parameters = {
+            "messages": messages,
+            "temperature": self.spec.temperature,
+            "max_tokens": self.spec.max_tokens,
+            "timeout": self.spec.seconds,
+            "drop_params": True,  # models that fix their temperature refuse to be given one
+            **form,
+        }
+        if len(self.spec.deployments) > 1:
+            return self._shared_out(litellm).completion(model=self.spec.name, **parameters)
         return litellm.completion(
-            model=self.model,
-            messages=messages,
-            api_base=self.api_base or None,
-            api_key=self._key(litellm),
-            temperature=self.temperature,
-            max_tokens=self.max_tokens,
-            timeout=self.seconds,
-            drop_params=True,  # models that fix their temperature refuse to be given one
-            num_retries=0,
-            max_retries=0,
+            num_retries=0, max_retries=0, **_endpoint(litellm, self.spec.deployments[0]), **parameters
         )
 
-    def _key(self, litellm: Any) -> str | None:
-        """A server of one's own often needs no key, yet litellm wants one."""
-        if self.api_key or not self.api_base:
-            return self.api_key
-        return "none" if litellm.validate_environment(self.model)["missing_keys"] else None
+    def _shared_out(self, litellm: Any) -> Any:
+        with self._guard, warnings.catch_warnings():
+            if self._router is None:
+                warnings.simplefilter("ignore", UserWarning)  # of its own types, when it is imported
+                limited = any(d.rpm or d.tpm for d in self.spec.deployments)
+                self._router = litellm.Router(
+                    model_list=[_routed(litellm, self.spec.name, d) for d in self.spec.deployments],
+                    routing_strategy="simple-shuffle",
+                    optional_pre_call_checks=["enforce_model_rate_limits"] if limited else [],
+                    num_retries=0,
+                    disable_cooldowns=True,
+                )
+        return self._router
+
+    def _native(self, litellm: Any) -> bool:
+        if self.spec.structured == "instructed" or self._refuses_schemas:
+            return False
+        return self.spec.structured == "native" or bool(litellm.supports_response_schema(model=self.model))
+
+    def _cost(self, litellm: Any, raw: RawReply, response: Any) -> float | None:
+        if self.spec.price is not None:
+            price = self.spec.price
+            return (raw.prompt_tokens * price.input + raw.completion_tokens * price.output) / 1e6
+        try:
+            if response is not None and getattr(response, "usage", None):
+                return float(litellm.completion_cost(completion_response=response, model=self.model))
+            tokens = {"prompt_tokens": raw.prompt_tokens, "completion_tokens": raw.completion_tokens}
+            return float(sum(litellm.cost_per_token(model=self.model, **tokens)))
+        except Exception:  # noqa: BLE001 - litellm raises whatever for a model whose price it does not know
+            return None
 
     def _read(self, litellm: Any, messages: list[dict[str, str]], response: Any) -> RawReply:
         if not response.choices:
@@ -118,7 +190,7 @@ class LitellmClient:
             return LLMError(f"The account behind {self.model} has no credit left: top it up.{said}")
         if _may_pass(error):
             return LLMError(
-                f"Model {self.model} did not answer in {self.retries + 1} tries (last status {status}).{said}",
+                f"Model {self.model} did not answer in {self._retries + 1} tries (last status {status}).{said}",
                 transient=True,
             )
         return LLMError(f"Model {self.model} refused the request (status {status}).{said}")
@@ -133,10 +205,30 @@ class LitellmClient:
 
     def _scrub(self, litellm: Any, text: str) -> str:
         """One short line without any key: the one we sent, the environment's, or what looks like one."""
-        for key in (self.api_key, litellm.get_secret(f"{self._provider()}_API_KEY")):
+        ours = [d.key.get_secret_value() for d in self.spec.deployments if d.key]
+        for key in (*ours, litellm.get_secret(f"{self._provider()}_API_KEY")):
             if key:
                 text = text.replace(str(key), "***")
         return _KEYLIKE.sub("***", " ".join(_PREFIX.sub("", text).split()))[:SHOWN]
+
+
+def _endpoint(litellm: Any, deployment: Deployment) -> dict[str, Any]:
+    """A server of one's own often needs no key, yet litellm wants one."""
+    key = deployment.key.get_secret_value() if deployment.key else None
+    if key is None and deployment.api_base and litellm.validate_environment(deployment.model)["missing_keys"]:
+        key = "none"
+    return {"model": deployment.model, "api_base": deployment.api_base or None, "api_key": key}
+
+
+def _routed(litellm: Any, name: str, deployment: Deployment) -> dict[str, Any]:
+    limits = {"weight": deployment.weight, "rpm": deployment.rpm, "tpm": deployment.tpm}
+    given = {k: v for k, v in {**_endpoint(litellm, deployment), **limits}.items() if v is not None}
+    return {"model_name": name, "litellm_params": {**given, "max_retries": 0}}
+
+
+def _response_format(schema: type[BaseModel]) -> dict[str, Any]:
+    form = {"name": schema.__name__, "schema": schema.model_json_schema()}
+    return {"type": "json_schema", "json_schema": form}
 
 
 def _litellm() -> Any:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import facet_dagster
 from facet_dagster.adapters.conversation import Messages, Question, Received, converse, input_digests, keep, kept, stamp
-from facet_dagster.adapters.litellm_client import LitellmClient
+from facet_dagster.adapters.litellm_client import Completion, LitellmClient
 from facet_dagster.adapters.reply_parsing import RawReply, parse
+from facet_dagster.adapters.spending import Budgets, Spending, Tally, today
 from facet_dagster.adapters.tape import TapeMeta, TapePin, TapeReply
 from facet_dagster.adapters.tape_recorder import TapeRecorder
+from facet_dagster.deployments import ModelTable
 from facet_dagster.domain.facts import ModelCallFact, ReplyFact
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.outcome import Value
-from facet_dagster.errors import LLMError
+from facet_dagster.errors import ConfigError, LLMError, Stopping
 from facet_dagster.ports import ArtifactStore, Ledger, Reply
 from facet_dagster.prompts import FOLDER, render
+
+log = logging.getLogger(__name__)
 
 
 class _Ready(Value):
@@ -42,29 +47,27 @@ class LitellmLLM:
 
     def __init__(
         self,
-        model: str,
-        api_base: str = "",
+        table: ModelTable,
         *,
         ledger: Ledger,
         store: ArtifactStore,
         run_id: str = "",
-        temperature: float = 0.7,
-        max_tokens: int = 16_384,
-        seconds: float = 600.0,
+        budgets: Budgets = Budgets(),  # noqa: B008 - a frozen value
         record: Path | None = None,
         retries: int = 4,
-        api_key: str | None = None,
         prompts: Path = FOLDER,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._client = LitellmClient(model, api_base, api_key, temperature, max_tokens, seconds, retries, sleep)
-        self._model = model
-        self._parameters = {"temperature": temperature, "max_tokens": max_tokens}
+        self._table = table
+        self._clients = {spec.name: LitellmClient(spec, retries=retries, sleep=sleep) for spec in table.used()}
         self._ledger = ledger
         self._store = store
         self._run_id = run_id
         self._prompts = prompts
-        self._recorder = TapeRecorder(record, _meta(model)) if record else None
+        self._spending, self._tally = Spending(budgets, ledger), Tally()
+        self._stopping = threading.Event()
+        self._recorder = TapeRecorder(record, _meta(table)) if record else None
+        self._budgets = budgets
 
     def ask(
         self, call: str, variables: Mapping[str, Any], schema: type[Reply], *, subject: str, attempt: int = 0
@@ -74,11 +77,11 @@ class LitellmLLM:
         inputs = input_digests(variables)
 
         def send(messages: Messages, turn: int) -> Received:
-            received = self._receive(question, messages, turn)
+            received = self._receive(question, messages, turn, schema)
             self._record(question, inputs, received.raw, turn)
             return received
 
-        return converse(question, schema, send, ledger=self._ledger, model=self._model, run_id=self._run_id)
+        return converse(question, schema, send, note=self._note, run_id=self._run_id)
 
     def pin(self, name: str, subject: str, compute: Callable[[], list[str]]) -> list[str]:
         values = compute()
@@ -86,29 +89,49 @@ class LitellmLLM:
             self._recorder.append(TapePin(name=name, subject=subject, values=values))
         return values
 
-    def probe(self) -> None:
-        """One small request, never cached: does this model answer, with this key, at this endpoint, in JSON?
+    def counters(self) -> dict[str, float]:
+        return self._tally.read()
 
-        Raises LLMError saying what to set.
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def probe(self) -> None:
+        """One small request to every model, never cached: does it answer, with this key, at this endpoint, in JSON?
+
+        Raises LLMError saying what to set, and ConfigError for a budget on a model whose price nobody knows.
         """
+        for client in self._clients.values():
+            if self._budgets.any and not client.priced():
+                raise ConfigError(
+                    f"A budget is set, but the price of {client.model} is not known: give it one in FACET_MODELS."
+                )
+            self._probe(client)
+
+    def _probe(self, client: LitellmClient) -> None:
         began = time.monotonic()
-        raw = self._client.complete(_PROBE)
-        parsed = parse(raw, _Ready)
-        self._ledger.append([self._probe_fact(raw, time.monotonic() - began, malformed=parsed.value is None)])
+        done = client.complete(_PROBE)
+        parsed = parse(done.raw, _Ready)
+        self._note(self._probe_fact(done, time.monotonic() - began, malformed=parsed.value is None))
         if parsed.value is None:
             problem = parsed.problem.splitlines()[0]
             raise LLMError(
-                f"Model {self._model} answers, but not with the JSON it was asked for ({problem}): choose another"
+                f"Model {client.model} answers, but not with the JSON it was asked for ({problem}): choose another"
                 " FACET_MODEL, or raise FACET_MAX_TOKENS when the reply was cut off."
             )
 
-    def _receive(self, question: Question, messages: Messages, turn: int) -> Received:
+    def _note(self, fact: ModelCallFact) -> None:
+        self._ledger.append([fact])
+        self._tally.add(fact)
+
+    def _receive(self, question: Question, messages: Messages, turn: int, schema: type[Reply]) -> Received:
+        spec = self._table.of(question.rendered.call)
+        parameters = {"temperature": spec.temperature, "max_tokens": spec.max_tokens}
         # The messages end with the reply schema, so it is part of the key.
-        key = digest([self._model, self._parameters, messages, question.attempt, turn])
+        key = digest([spec.model, parameters, messages, question.attempt, turn])
         if found := self._cached(key):
             return found
         with self._ledger.claim(f"llm/{key}"):
-            return self._cached(key) or self._buy(question, messages, key)
+            return self._cached(key) or self._buy(question, messages, key, schema)
 
     def _cached(self, key: str) -> Received | None:
         began = time.monotonic()
@@ -117,22 +140,49 @@ class LitellmLLM:
             return None
         fact = facts[0]
         raw = kept(self._store, fact.reply, prompt_tokens=fact.prompt_tokens, completion_tokens=fact.completion_tokens)
-        return Received(raw, fact.reply, "cache", key, time.monotonic() - began)
+        return Received(raw, fact.reply, "cache", key, time.monotonic() - began, model=fact.model)
 
-    def _buy(self, question: Question, messages: Messages, key: str) -> Received:
+    def _buy(self, question: Question, messages: Messages, key: str, schema: type[Reply]) -> Received:
+        if self._stopping.is_set():
+            raise Stopping("This process was asked to stop: run again to go on, nothing is paid twice.")
+        self._spending.check(question.subject)
         began = time.monotonic()
-        raw = self._client.complete(messages)
-        stored = keep(self._store, raw)
+        done = self._complete(question, messages, schema)
+        self._spending.paid(done.cost)
+        stored = keep(self._store, done.raw)
         fact = ReplyFact(
             cache_key=key,
             call=question.rendered.call,
-            model=self._model,
+            model=done.model,
             reply=stored,
-            prompt_tokens=raw.prompt_tokens,
-            completion_tokens=raw.completion_tokens,
+            prompt_tokens=done.raw.prompt_tokens,
+            completion_tokens=done.raw.completion_tokens,
+            cost=done.cost,
         )
         self._ledger.append([fact])
-        return Received(raw, stored, "live", key, time.monotonic() - began)
+        return Received(
+            done.raw,
+            stored,
+            "live",
+            key,
+            time.monotonic() - began,
+            model=done.model,
+            cost=done.cost,
+            retries=done.retries,
+            waited=done.waited,
+        )
+
+    def _complete(self, question: Question, messages: Messages, schema: type[Reply]) -> Completion:
+        """From the call's model, or from the first fall-back that answers after it did not."""
+        chain = self._table.chain(question.rendered.call)
+        for spec in chain[:-1]:
+            try:
+                return self._clients[spec.name].complete(messages, schema)
+            except LLMError as error:
+                if not error.transient:
+                    raise
+                log.warning("%s A fall-back is asked.", error)
+        return self._clients[chain[-1].name].complete(messages, schema)
 
     def _record(self, question: Question, inputs: dict[str, str], raw: RawReply, turn: int) -> None:
         if self._recorder is None:
@@ -152,7 +202,7 @@ class LitellmLLM:
         )
         self._recorder.append(entry)
 
-    def _probe_fact(self, raw: RawReply, seconds: float, *, malformed: bool) -> ModelCallFact:
+    def _probe_fact(self, done: Completion, seconds: float, *, malformed: bool) -> ModelCallFact:
         return ModelCallFact(
             call="probe",
             cache_key="",
@@ -161,19 +211,23 @@ class LitellmLLM:
             attempt=0,
             turn=0,
             origin="live",
-            model=self._model,
-            prompt_tokens=raw.prompt_tokens,
-            completion_tokens=raw.completion_tokens,
+            model=done.model,
+            prompt_tokens=done.raw.prompt_tokens,
+            completion_tokens=done.raw.completion_tokens,
             malformed=malformed,
-            reply=keep(self._store, raw),
+            reply=keep(self._store, done.raw),
             seconds=round(seconds, 3),
             run_id=self._run_id,
             stamp=stamp(),
+            day=today(),
+            cost=done.cost,
+            retries=done.retries,
+            waited=done.waited,
         )
 
 
-def _meta(model: str) -> TapeMeta:
-    today = datetime.now(UTC).date().isoformat()
+def _meta(table: ModelTable) -> TapeMeta:
+    models = ", ".join(dict.fromkeys(spec.model for spec in table.used()))
     return TapeMeta(
-        model=model, how="recorded from a live run and its cache", made=today, project=facet_dagster.__version__
+        model=models, how="recorded from a live run and its cache", made=today(), project=facet_dagster.__version__
     )

@@ -39,6 +39,9 @@ class MemoryLedger:
             facts = [fact for fact in self._facts.values() if isinstance(fact, kind)]
         return [fact for fact in facts if all(_matches(getattr(fact, k), v) for k, v in where.items())]
 
+    def total(self, kind: type[Fact], column: str, **where: Any) -> float:
+        return sum(getattr(fact, column) or 0.0 for fact in self.find(kind, **where))
+
     @contextmanager
     def claim(self, name: str) -> Iterator[None]:
         with self._guard:
@@ -127,6 +130,12 @@ class ScriptedLLM:
     def pin(self, name: str, subject: str, compute: Callable[[], list[str]]) -> list[str]:
         del name, subject
         return compute()
+
+    def counters(self) -> dict[str, float]:
+        return {"calls": len(self.asked)}
+
+    def stop(self) -> None:
+        """Nothing waits here."""
 
 
 class HashEmbedder:

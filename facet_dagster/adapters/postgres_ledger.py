@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -95,15 +95,15 @@ class PostgresLedger:
                 connection.execute(insert(table_of(kind)).on_conflict_do_nothing(index_elements=["id"]), numbered)
 
     def find(self, kind: type[AnyFact], **where: Any) -> list[AnyFact]:
-        table = table_of(kind)
-        unknown = sorted(set(where) - set(kind.model_fields))
-        if unknown:
-            raise InvariantError(f"{kind.__name__} has no column {', '.join(unknown)}")
-        query = sa.select(*fields_of(kind)).order_by(table.c.seq)
-        query = query.where(*(_matches(table.c[name], wanted) for name, wanted in where.items()))
+        query = sa.select(*fields_of(kind)).order_by(table_of(kind).c.seq).where(*_conditions(kind, where))
         with ledger_errors(self._url), self._engine.connect() as connection:
             found = connection.execute(query).mappings().all()
         return [kind.model_validate(dict(row)) for row in found]
+
+    def total(self, kind: type[Fact], column: str, **where: Any) -> float:
+        query = sa.select(sa.func.sum(table_of(kind).c[column])).where(*_conditions(kind, where))
+        with ledger_errors(self._url), self._engine.connect() as connection:
+            return float(connection.execute(query).scalar() or 0.0)
 
     @contextmanager
     def claim(self, name: str) -> Iterator[None]:
@@ -165,6 +165,13 @@ def _clean(value: Any) -> Any:
     if isinstance(value, list):
         return [_clean(item) for item in value]
     return value
+
+
+def _conditions(kind: type[Fact], where: Mapping[str, Any]) -> list[sa.ColumnElement[bool]]:
+    unknown = sorted(set(where) - set(kind.model_fields))
+    if unknown:
+        raise InvariantError(f"{kind.__name__} has no column {', '.join(unknown)}")
+    return [_matches(table_of(kind).c[name], wanted) for name, wanted in where.items()]
 
 
 def _matches(column: sa.Column[Any], wanted: Any) -> sa.ColumnElement[bool]:

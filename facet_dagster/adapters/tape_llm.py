@@ -9,7 +9,9 @@ from typing import Any
 
 from facet_dagster.adapters.conversation import Messages, Question, Received, converse, input_digests, keep
 from facet_dagster.adapters.reply_parsing import RawReply
+from facet_dagster.adapters.spending import Tally
 from facet_dagster.adapters.tape import Tape, TapeReply
+from facet_dagster.domain.facts import ModelCallFact
 from facet_dagster.errors import TapeMiss
 from facet_dagster.ports import ArtifactStore, Ledger, Reply
 from facet_dagster.prompts import FOLDER, render
@@ -29,6 +31,7 @@ class TapeLLM:
         self._store = store
         self._run_id = run_id
         self._prompts = prompts
+        self._tally = Tally()
 
     def ask(
         self, call: str, variables: Mapping[str, Any], schema: type[Reply], *, subject: str, attempt: int = 0
@@ -42,9 +45,21 @@ class TapeLLM:
             if entry is None:
                 raise TapeMiss(_miss(self._tape, question, input_digests(variables), turn))
             raw = _raw(entry)
-            return Received(raw, keep(self._store, raw), "tape", question.tape_key, time.monotonic() - began)
+            seconds = time.monotonic() - began
+            stored = keep(self._store, raw)
+            return Received(raw, stored, "tape", question.tape_key, seconds, model=self._tape.meta.model)
 
-        return converse(question, schema, send, ledger=self._ledger, model=self._tape.meta.model, run_id=self._run_id)
+        return converse(question, schema, send, note=self._note, run_id=self._run_id)
+
+    def counters(self) -> dict[str, float]:
+        return self._tally.read()
+
+    def stop(self) -> None:
+        """Nothing waits here."""
+
+    def _note(self, fact: ModelCallFact) -> None:
+        self._ledger.append([fact])
+        self._tally.add(fact)
 
     def pin(self, name: str, subject: str, compute: Callable[[], list[str]]) -> list[str]:
         pin = self._tape.pins.get((name, subject))

@@ -119,7 +119,11 @@ class AttemptFact(Fact):
 
 
 class ModelCallFact(Fact):
-    """One request for a reply. ``origin``: live, cache or tape. Never holds a key or a header."""
+    """One request for a reply. ``origin``: live, cache or tape. Never holds a key or a header.
+
+    ``cost`` in USD, 0 when nothing was paid and None when the price is unknown; ``day`` (ISO, UTC) is when.
+    ``retries`` are the tries after the first, ``waited`` the seconds between them.
+    """
 
     identity = ("call", "cache_key", "subject", "turn", "origin", "run_id", "stamp")
     call: str
@@ -137,10 +141,14 @@ class ModelCallFact(Fact):
     seconds: float
     run_id: str = ""
     stamp: str = ""
+    day: str = ""
+    cost: float | None = 0.0
+    retries: int = 0
+    waited: float = 0.0
 
 
 class ReplyFact(Fact):
-    """A paid reply, by content-addressed key: the model-call cache."""
+    """A paid reply, by content-addressed key: the model-call cache. ``model`` is the one that answered."""
 
     identity = ("cache_key",)
     cache_key: str
@@ -149,6 +157,7 @@ class ReplyFact(Fact):
     reply: str
     prompt_tokens: int
     completion_tokens: int
+    cost: float | None = None
 
 
 class TrialFact(Fact):

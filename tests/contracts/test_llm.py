@@ -18,6 +18,7 @@ from facet_dagster.errors import LLMError, MalformedReply
 from facet_dagster.ports import LLM
 from tests.fixtures.llm_prompts import GOOD, VARIABLES, ToolReply, prompt_folder
 from tests.fixtures.llm_server import LLMServer, says
+from tests.fixtures.llm_world import one_model
 
 WRONG: dict[str, Any] = {"tool": "wc", "uses": 0}
 Make = Callable[..., LLM]
@@ -34,8 +35,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
             server = stack.enter_context(LLMServer(*answers))
             ports = {"ledger": MemoryLedger(), "store": MemoryArtifactStore()}
             return LitellmLLM(
-                "openai/m",
-                server.api_base,
+                one_model("openai/m", server.api_base),
                 prompts=folder,
                 record=record,
                 retries=0,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from facet_dagster.adapters.litellm_llm import LitellmLLM
+from facet_dagster.deployments import Deployment
 from facet_dagster.domain.facts import FACTS, ReplyFact
 from facet_dagster.errors import LLMError
 from tests.fixtures.llm_prompts import GOOD, ToolReply
@@ -149,9 +149,8 @@ def test_a_probe_that_fails_says_what_to_set(world: World, answer: Answer, said:
 
 
 def test_a_probe_of_an_endpoint_that_does_not_answer_names_the_model(world: World) -> None:
-    llm = LitellmLLM(
-        "openai/m", "http://127.0.0.1:1/v1", ledger=world.ledger, store=world.store, retries=1, sleep=world.waits.append
-    )
+    nowhere = Deployment(model="openai/m", api_base="http://127.0.0.1:1/v1")
+    llm = world.llm(deployments=(nowhere,), retries=1)
     with pytest.raises(LLMError, match="openai/m did not answer in 2 tries"):
         llm.probe()
 
@@ -187,7 +186,7 @@ def test_a_key_from_the_environment_is_scrubbed_too(world: World, monkeypatch: p
 
 def test_a_missing_key_fails_before_any_request(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    llm = LitellmLLM("openai/m", ledger=world.ledger, store=world.store, sleep=world.waits.append)
+    llm = world.llm(deployments=(Deployment(model="openai/m"),))
     with pytest.raises(LLMError, match="set OPENAI_API_KEY to a valid key"):
         llm.probe()
     assert world.waits == []
