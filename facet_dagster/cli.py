@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import BaseModel
-from rich.console import Console
 from rich.table import Table
 
 from facet_dagster import connect, proof, webui
+from facet_dagster.cli_gateway import Json, cost, err, out, say, tape_app
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
 from facet_dagster.pipeline.skills import ingest as ingest_path
@@ -30,8 +27,6 @@ from facet_dagster.settings import Settings, load_settings
 from facet_dagster.stages.task import export as export_package
 
 DEMO = "demo"
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
 app = typer.Typer(
     help="Public agent skills in, execution-validated terminal tasks out.",
     no_args_is_help=True,
@@ -40,17 +35,9 @@ app = typer.Typer(
 )
 export_app = typer.Typer(help="Write what was accepted to a folder.", no_args_is_help=True)
 app.add_typer(export_app, name="export")
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.")]
+app.command()(cost)
+app.add_typer(tape_app, name="tape")
 Batch = Annotated[str, typer.Option(help="Only the seeds of this batch.")]
-
-
-def say(value: object, text: Callable[[], None], *, as_json: bool) -> None:
-    """Print ``value`` as JSON, or call ``text``."""
-    if as_json:
-        plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-        sys.stdout.write(json.dumps(plain, ensure_ascii=False, indent=1) + "\n")
-    else:
-        text()
 
 
 @app.command()

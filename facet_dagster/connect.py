@@ -7,17 +7,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from facet_dagster import __version__
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.embedded_postgres import postgres_url, stop
 from facet_dagster.adapters.fsspec_artifact_store import FsspecArtifactStore
+from facet_dagster.adapters.litellm_client import LitellmClient
 from facet_dagster.adapters.litellm_llm import LitellmLLM
 from facet_dagster.adapters.postgres_ledger import PostgresLedger
 from facet_dagster.adapters.qdrant_client_vector_store import QdrantClientVectorStore
 from facet_dagster.adapters.qdrant_edge_vector_store import QdrantEdgeVectorStore
 from facet_dagster.adapters.sentence_transformers_embedder import SentenceTransformersEmbedder
-from facet_dagster.adapters.spending import Budgets
-from facet_dagster.adapters.tape import Tape
+from facet_dagster.adapters.spending import Budgets, today
+from facet_dagster.adapters.tape import Tape, TapeMeta
 from facet_dagster.adapters.tape_llm import TapeLLM
+from facet_dagster.adapters.tape_recorder import TapeRecorder
+from facet_dagster.adapters.tape_server import TapeServer
 from facet_dagster.deployments import load_models
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStore
 from facet_dagster.settings import ROOT, Settings
@@ -62,7 +66,8 @@ def open_vectors(settings: Settings) -> Iterator[VectorStore]:
 def open_llm(settings: Settings, ledger: Ledger, store: ArtifactStore, run_id: str = "") -> LLM:
     """The live models when FACET_MODEL or FACET_MODELS is set, else the tape."""
     if not settings.live:
-        return TapeLLM(Tape.load(settings.tape), ledger=ledger, store=store, run_id=run_id)
+        lenient = settings.tape_mode == "lenient"
+        return TapeLLM(Tape.load(settings.tape), ledger=ledger, store=store, run_id=run_id, lenient=lenient)
     return LitellmLLM(
         load_models(settings, os.environ),  # noqa: TID251 - a composition root
         ledger=ledger,
@@ -71,6 +76,17 @@ def open_llm(settings: Settings, ledger: Ledger, store: ArtifactStore, run_id: s
         budgets=Budgets(settings.budget_run, settings.budget_day, settings.budget_seed),
         record=settings.record,
     )
+
+
+def open_tape_server(settings: Settings, path: Path, *, strict: bool, record: bool) -> TapeServer:
+    """A tape for other programs; ``record`` asks the default model for what is missing, and makes the file."""
+    if not record:
+        return TapeServer(Tape.load(path), strict=strict)
+    client = LitellmClient(load_models(settings, os.environ).of("default"))  # noqa: TID251 - a composition root
+    meta = TapeMeta(model=client.model, how="recorded for another program", made=today(), project=__version__)
+    tape = Tape.load(path) if path.exists() else Tape(meta)
+    recorder = TapeRecorder(path, meta)
+    return TapeServer(tape, strict=strict, recorder=recorder, upstream=lambda m: client.complete(m).raw)
 
 
 def describe_models(settings: Settings) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -33,6 +34,9 @@ class Settings(BaseSettings):
     max_tokens: int = Field(default=16_384, ge=256)
     temperature: float = 0.7
     tape: Path = Field(default=ROOT / "examples" / "tapes" / "demo.jsonl", description="replayed without a model")
+    tape_mode: Literal["strict", "lenient"] = Field(
+        default="strict", description="lenient: a stale entry of the same call and subject is used, with a warning"
+    )
     record: Path | None = Field(default=None, description="a live run appends its replies here")
     skills: Path = Field(default=ROOT / "examples" / "skills", description="what the demo ingests")
     embedder_dtype: str = Field(default="auto", pattern="^(auto|float32|bfloat16)$")

@@ -20,7 +20,7 @@ def serve(settings: Settings, environment: Mapping[str, str]) -> int:
     Raises ConfigError when the port is in use.
     """
     host, port = settings.ui_host, settings.ui_port
-    _check_port(host, port)
+    check_port(host, port)
     workspace = ["-w", str(ROOT / "workspace.yaml")]
     commands = {
         "webserver": [sys.executable, "-m", "dagster_webserver", "-h", host, "-p", str(port), *workspace],
@@ -52,7 +52,7 @@ def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _check_port(host: str, port: int) -> None:
+def check_port(host: str, port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

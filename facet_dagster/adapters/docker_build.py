@@ -15,13 +15,14 @@ import urllib3
 from docker.errors import APIError
 
 from facet_dagster.adapters.docker_buildkit_log import BuildLog
-from facet_dagster.adapters.docker_engine import CALL_SECONDS, NOT_FOUND, Engine, engine_errors
+from facet_dagster.adapters.docker_engine import CALL_SECONDS, CONFLICT, NOT_FOUND, Engine, engine_errors
 from facet_dagster.adapters.docker_watchdog import Watchdog
 from facet_dagster.errors import SandboxError
 from facet_dagster.ports import BuildFailed
 
 BuildNetwork = Literal["default", "none", "host"]
 _BUILDKIT, _CLASSIC = "2", "1"
+_CLEANING_TRIES, _CLEANING_PAUSE = 40, 0.25
 # A line that was cut in the middle is a ValueError.
 _BROKEN_OFF = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError)
 
@@ -55,9 +56,15 @@ class Builder:
             response = self._post(order)
         except APIError as error:
             return _refused(error, time.monotonic() - began)
-        with contextlib.closing(response):
-            stopped = self._follow(response, log, order.seconds)
+        try:
+            with contextlib.closing(response):
+                stopped = self._follow(response, log, order.seconds)
+        except SandboxError:
+            self._clean(log)
+            raise
         seconds = time.monotonic() - began
+        if stopped or log.error:
+            self._clean(log)
         if stopped == "timeout":
             text = f"{log.tail}\nThe build took more than {order.seconds:g} s and was stopped in: {log.running}".strip()
             return BuildFailed("timeout", None, text, seconds)
@@ -65,7 +72,6 @@ class Builder:
             raise SandboxError("A build used up the free disk space of the Docker Engine and was stopped: free some")
         if not log.error:
             return None
-        self._clean(log)
         if log.engine_trouble:
             raise SandboxError(f"The Docker Engine failed during a build: {log.error}", transient=True)
         return BuildFailed(log.step, log.exit_code, log.tail, seconds)
@@ -118,12 +124,21 @@ class Builder:
         return dog.reason
 
     def _clean(self, log: BuildLog) -> None:
-        """Remove the layers that the classic builder left as an image, with its untagged parents."""
-        if log.last_layer is None:
+        """Remove the layers that the classic builder left as an image, with its untagged parents.
+
+        A build that was hung up on still runs for a moment, on top of that image.
+        """
+        for _ in range(_CLEANING_TRIES if log.last_layer else 0):
+            with contextlib.suppress(SandboxError), engine_errors("remove the layers of a failed build"):
+                try:
+                    if not self._engine.api.inspect_image(log.last_layer).get("RepoTags"):
+                        self._engine.api.remove_image(log.last_layer)
+                except APIError as error:
+                    if error.status_code == CONFLICT:
+                        time.sleep(_CLEANING_PAUSE)
+                        continue
+                    raise
             return
-        with contextlib.suppress(SandboxError), engine_errors("remove the layers of a failed build"):
-            if not self._engine.api.inspect_image(log.last_layer).get("RepoTags"):
-                self._engine.api.remove_image(log.last_layer)
 
 
 def _parameters(order: BuildOrder, version: str) -> dict[str, str]:

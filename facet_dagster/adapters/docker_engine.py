@@ -20,6 +20,7 @@ from facet_dagster.errors import SandboxError
 
 CALL_SECONDS = 60
 NOT_FOUND = 404
+CONFLICT = 409
 _CONFLICTS = (409, 429)
 _GIB = 1024**3
 

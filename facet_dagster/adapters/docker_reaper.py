@@ -9,13 +9,11 @@ from docker.errors import APIError
 
 from facet_dagster.adapters.docker_container import remove_container
 from facet_dagster.adapters.docker_context import REPOSITORY
-from facet_dagster.adapters.docker_engine import NOT_FOUND, Engine, engine_errors
+from facet_dagster.adapters.docker_engine import CONFLICT, NOT_FOUND, Engine, engine_errors
 from facet_dagster.adapters.docker_holds import Holds
 from facet_dagster.adapters.docker_labels import OWNER
 from facet_dagster.adapters.process_owner import is_dead
 from facet_dagster.ports import Reaped
-
-_IN_USE = 409
 
 
 class Reaper:
@@ -81,7 +79,7 @@ def _removed(names: Iterable[str], remove: Callable[[str], object], doing: str) 
             try:
                 remove(name)
             except APIError as error:
-                if error.status_code not in (NOT_FOUND, _IN_USE):
+                if error.status_code not in (NOT_FOUND, CONFLICT):
                     raise
             else:
                 removed.append(name)

@@ -5,6 +5,7 @@
     {"kind":"meta","how":...,"made":"2030-01-31","model":...,"project":"0.1.0"}      first line, once
     {"kind":"pin","name":...,"subject":...,"values":[...]}                           a ranking
     {"kind":"reply","call":...,"template":...,"variables":...,"attempt":0,"turn":0,...}
+    {"kind":"turn","label":...,"turn":0,"screen":...,"reply":...}                    of another program: ``tape_server``
 
 Keys are sorted inside a line. A reply is found by (call, template, variables, attempt), which is the tape
 key, and by its turn: 0 is the answer, 1 the repaired one. ``template`` and ``variables`` are digests;
@@ -82,7 +83,27 @@ class TapeReply(Value):
         return ("reply", self.tape_key, str(self.turn))
 
 
-TapeEntry = TapeMeta | TapePin | TapeReply
+class TapeTurn(Value):
+    """The ``turn``-th answer (from 0) in the conversation ``label`` of another program, such as one trial of an agent.
+
+    ``screen`` is the digest of what that program had shown last, normalised.
+    """
+
+    kind: Literal["turn"] = "turn"
+    label: str
+    turn: int
+    screen: str
+    reply: str
+    finish: str = "stop"
+    prompt_tokens: int
+    completion_tokens: int
+
+    @property
+    def key(self) -> Key:
+        return ("turn", self.label, str(self.turn))
+
+
+TapeEntry = TapeMeta | TapePin | TapeReply | TapeTurn
 _ENTRY: TypeAdapter[TapeEntry] = TypeAdapter(Annotated[TapeEntry, Field(discriminator="kind")])
 
 
@@ -93,6 +114,7 @@ class Tape:
     meta: TapeMeta
     replies: dict[Key, TapeReply] = field(default_factory=dict)
     pins: dict[tuple[str, str], TapePin] = field(default_factory=dict)
+    turns: dict[tuple[str, int], TapeTurn] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> Tape:
@@ -119,6 +141,8 @@ class Tape:
                 tape.replies[entry.key] = entry
             elif isinstance(entry, TapePin):
                 tape.pins[entry.name, entry.subject] = entry
+            elif isinstance(entry, TapeTurn):
+                tape.turns[entry.label, entry.turn] = entry
         return tape
 
     def reply(self, tape_key: str, turn: int) -> TapeReply | None:
@@ -128,7 +152,8 @@ class Tape:
         """The whole tape in canonical order, so that recording again gives a small diff."""
         pins: list[TapeEntry] = [*sorted(self.pins.values(), key=lambda pin: pin.key)]
         replies = sorted(self.replies.values(), key=lambda r: (r.call, r.subject, r.attempt, r.turn, r.tape_key))
-        return "".join(line(entry) for entry in [self.meta, *pins, *replies])
+        turns = sorted(self.turns.values(), key=lambda t: (t.label, t.turn))
+        return "".join(line(entry) for entry in [self.meta, *pins, *replies, *turns])
 
     def write(self, path: Path) -> None:
         """Replace ``path`` by the canonical text, atomically."""

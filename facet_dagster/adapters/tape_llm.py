@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,16 +17,25 @@ from facet_dagster.errors import TapeMiss
 from facet_dagster.ports import ArtifactStore, Ledger, Reply
 from facet_dagster.prompts import FOLDER, render
 
+log = logging.getLogger(__name__)
 REMEDY = "record it again with FACET_MODEL and FACET_RECORD set, or set FACET_MODEL to ask a model now"
 
 
 class TapeLLM:
     """``LLM`` over a tape. Never invents a reply: what is not there, or was made for another prompt or other
-    variables, is a TapeMiss that says what differs."""
+    variables, is a TapeMiss that says what differs. ``lenient`` uses the latter all the same, with a warning."""
 
     def __init__(
-        self, tape: Tape, *, ledger: Ledger, store: ArtifactStore, run_id: str = "", prompts: Path = FOLDER
+        self,
+        tape: Tape,
+        *,
+        ledger: Ledger,
+        store: ArtifactStore,
+        run_id: str = "",
+        prompts: Path = FOLDER,
+        lenient: bool = False,
     ) -> None:
+        self._lenient = lenient
         self._tape = tape
         self._ledger = ledger
         self._store = store
@@ -41,15 +51,23 @@ class TapeLLM:
         def send(messages: Messages, turn: int) -> Received:
             del messages
             began = time.monotonic()
-            entry = self._tape.reply(question.tape_key, turn)
-            if entry is None:
-                raise TapeMiss(_miss(self._tape, question, input_digests(variables), turn))
+            entry = self._tape.reply(question.tape_key, turn) or self._stale(question, variables, turn)
             raw = _raw(entry)
             seconds = time.monotonic() - began
             stored = keep(self._store, raw)
             return Received(raw, stored, "tape", question.tape_key, seconds, model=self._tape.meta.model)
 
         return converse(question, schema, send, note=self._note, run_id=self._run_id)
+
+    def _stale(self, question: Question, variables: Mapping[str, Any], turn: int) -> TapeReply:
+        """In lenient mode the entry of the same call, subject, attempt and turn, whatever it was made for."""
+        miss = _miss(self._tape, question, input_digests(variables), turn)
+        wanted = (question.rendered.call, question.subject, question.attempt, turn)
+        found = [r for r in self._tape.replies.values() if (r.call, r.subject, r.attempt, r.turn) == wanted]
+        if not self._lenient or not found:
+            raise TapeMiss(miss)
+        log.warning("A stale reply is used. %s", miss)
+        return found[0]
 
     def counters(self) -> dict[str, float]:
         return self._tally.read()

@@ -249,14 +249,16 @@ def test_a_wrong_dockerfile_is_data(sandbox: DockerSandbox, dockerfile: str, ste
 
 
 @pytest.mark.parametrize("classic", [False, True])
-def test_a_build_over_its_time_is_stopped_with_its_processes(slots: Path, classic: bool) -> None:
+def test_a_build_over_its_time_is_stopped_with_its_processes(api: docker.APIClient, slots: Path, classic: bool) -> None:
     mark = f"8{uuid.uuid4().int % 10**8}"
+    before = {image["Id"] for image in api.images(all=True, filters={"dangling": True})}
     builder = DockerSandbox(slots_dir=slots, classic_builder=classic)
     failed = builder.build(context(BASE, f"sleep {mark}"), subject=SUBJECT, seconds=2)
     builder.close()
     assert isinstance(failed, BuildFailed)
     assert failed.step == "timeout"
     assert f"sleep {mark}" in failed.log_tail
+    assert {image["Id"] for image in api.images(all=True, filters={"dangling": True})} <= before
     for _ in range(50):
         if not subprocess.run(["pgrep", "-f", f"^sleep {mark}"], capture_output=True, check=False).stdout:
             return

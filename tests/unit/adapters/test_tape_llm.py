@@ -170,3 +170,15 @@ def test_a_ranking_that_is_missing_among_recorded_ones_is_a_miss(folder: Path) -
     llm = player(folder, TapePin(name="neighbours", subject="a", values=["b"]))
     with pytest.raises(TapeMiss, match="no ranking neighbours for z"):
         llm.pin("neighbours", "z", lambda: ["computed"])
+
+
+def test_in_lenient_mode_a_stale_entry_of_the_same_call_is_used_with_a_warning(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tape = Tape.of([META, entry(folder, json.dumps(GOOD))], Path("t.jsonl"))
+    llm = TapeLLM(tape, ledger=MemoryLedger(), store=MemoryArtifactStore(), prompts=folder, lenient=True)
+    changed = {**VARIABLES, "note": "something else"}
+    assert llm.ask("tool", changed, ToolReply, subject="s") == ToolReply(**GOOD)
+    assert "these variables differ from the recorded ones: note" in caplog.text
+    with pytest.raises(TapeMiss):
+        llm.ask("tool", changed, ToolReply, subject="another")

@@ -1,0 +1,142 @@
+"""Commands about model calls: what they cost, and tapes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel
+from rich.console import Console
+from rich.table import Table
+
+from facet_dagster import connect, webui
+from facet_dagster.adapters.tape import Tape
+from facet_dagster.adapters.tape_diff import differences
+from facet_dagster.adapters.tape_server import serve
+from facet_dagster.deployments import Price
+from facet_dagster.errors import ConfigError
+from facet_dagster.reports.cost import Cost, Spent
+from facet_dagster.reports.cost import cost as cost_report
+from facet_dagster.reports.tasks import tasks as task_lines
+from facet_dagster.settings import load_settings
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.")]
+USD = Annotated[float | None, typer.Option(min=0, help="USD per million tokens: what all tokens would cost.")]
+
+
+def say(value: object, text: Callable[[], None], *, as_json: bool) -> None:
+    """Print ``value`` as JSON, or call ``text``."""
+    if as_json:
+        plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+        sys.stdout.write(json.dumps(plain, ensure_ascii=False, indent=1) + "\n")
+    else:
+        text()
+
+
+tape_app = typer.Typer(help="Recorded replies of models: record, replay, compare, serve.", no_args_is_help=True)
+Seeds = Annotated[int, typer.Option(min=0, help="Seeds the batch shall hold; 0: FACET_SEEDS.")]
+
+
+@tape_app.command()
+def record(tape: Path, batch: str = "recorded", seeds: Seeds = 0) -> None:
+    """Run the funnel live over what was ingested, and record every reply, also cached ones, on TAPE."""
+    settings = load_settings()
+    if not settings.live:
+        raise ConfigError("Recording needs a model: set FACET_MODEL or FACET_MODELS")
+    _run(batch, seeds, FACET_RECORD=str(tape.absolute()))
+
+
+@tape_app.command()
+def replay(
+    tape: Path,
+    batch: str = "recorded",
+    seeds: Seeds = 0,
+    lenient: Annotated[bool, typer.Option(help="Use stale entries, with a warning.")] = False,  # noqa: FBT002
+) -> None:
+    """Run the funnel over what was ingested with the replies of TAPE and no model."""
+    Tape.load(tape)
+    mode = "lenient" if lenient else "strict"
+    _run(batch, seeds, FACET_TAPE=str(tape.absolute()), FACET_TAPE_MODE=mode, FACET_MODEL="", FACET_MODELS=None)
+
+
+def _run(batch: str, seeds: int, **settings: str | None) -> None:
+    """``facet run`` as a child with other settings. Raises Exit with its code."""
+    environment = {**os.environ, **{k: v for k, v in settings.items() if v is not None}}  # noqa: TID251 - a composition root
+    for name in [name for name, value in settings.items() if value is None]:
+        environment.pop(name, None)
+    command = [sys.executable, "-m", "facet_dagster.cli", "run", "--batch", batch, "--seeds", str(seeds)]
+    raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)
+
+
+@tape_app.command()
+def diff(old: Path, new: Path, json_: Json = False) -> None:  # noqa: FBT002
+    """What NEW holds that OLD does not, lacks, or says differently. Exit code 1 when they differ."""
+    found = differences(Tape.load(old), Tape.load(new))
+    lines = [f"{d.change:<8} {d.what}" for d in found] or ["no difference"]
+    say(
+        [d.model_dump() for d in found],
+        lambda: out.print("\n".join(lines), markup=False, soft_wrap=True),
+        as_json=json_,
+    )
+    raise typer.Exit(1 if found else 0)
+
+
+@tape_app.command("serve")
+def serve_tape(
+    tape: Path,
+    port: Annotated[int, typer.Option(min=1, max=65_535)] = 8766,
+    lenient: Annotated[bool, typer.Option(help="Another screen than the recorded one is a warning.")] = False,  # noqa: FBT002
+    record: Annotated[bool, typer.Option(help="Ask the live model for what is missing, and add it.")] = False,  # noqa: FBT002
+) -> None:
+    """Answer other programs from TAPE at http://127.0.0.1:PORT/v1 until interrupted."""
+    settings = load_settings()
+    if record and not settings.live:
+        raise ConfigError("Recording needs a model: set FACET_MODEL or FACET_MODELS")
+    webui.check_port("127.0.0.1", port)
+    server = connect.open_tape_server(settings, tape, strict=not lenient, record=record)
+    out.print(f"Tape {tape.name} at http://127.0.0.1:{port}/v1; the model's name, tape/LABEL, says which conversation.")
+    serve(server.app(), port)
+
+
+def cost(input_price: USD = None, output_price: USD = None, json_: Json = False) -> None:  # noqa: FBT002
+    """Tokens and money of model calls, by call, stage, model, run, seed, and for a certified task."""
+    settings = load_settings()
+    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
+    given = (input_price, output_price) != (None, None)
+    price = Price(input=input_price or 0, output=output_price or 0) if given else None
+    report = cost_report(ledger, len(task_lines(settings, ledger, store)), price)
+    say(report, lambda: _print_cost(report), as_json=json_)
+
+
+def _print_cost(report: Cost) -> None:
+    for title, lines in (("By call", report.calls), ("By stage", report.stages), ("By model", report.models)):
+        out.print(_table(title, [*lines, report.total]))
+    for line in report.seeds:
+        out.print(f"  seed {line.name}: {line.calls} calls, {line.completion_tokens} tokens out, {line.cost:.4f} USD")
+    whole = f"{report.per_task:.4f} USD for each, all losses included" if report.per_task is not None else "no price"
+    out.print(f"{report.certified} certified tasks: {whole}")
+    if report.total.unpriced:
+        out.print(
+            f"[yellow]{report.total.unpriced} paid calls have no known price: give their model one in FACET_MODELS,"
+            " or see what they would cost with --input-price and --output-price.[/yellow]",
+            soft_wrap=True,
+        )
+
+
+def _table(title: str, lines: list[Spent]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for column in ("Calls", "Paid", "Malformed", "Retries", "Tokens in", "Tokens out", "USD"):
+        table.add_column(column, justify="right")
+    for s in lines:
+        numbers = (s.calls, s.paid, s.malformed, s.retries, s.prompt_tokens, s.completion_tokens)
+        table.add_row(s.name, *(f"{number:,}" for number in numbers), f"{s.cost:.4f}")
+    return table
