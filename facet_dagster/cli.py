@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from facet_dagster import connect, proof, webui
-from facet_dagster.cli_gateway import Json, cost, err, out, say, tape_app
+from facet_dagster.cli_gateway import Json, cost, err, out, plan, say, tape_app
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
 from facet_dagster.pipeline.skills import ingest as ingest_path
@@ -36,6 +36,7 @@ app = typer.Typer(
 export_app = typer.Typer(help="Write what was accepted to a folder.", no_args_is_help=True)
 app.add_typer(export_app, name="export")
 app.command()(cost)
+app.command()(plan)
 app.add_typer(tape_app, name="tape")
 Batch = Annotated[str, typer.Option(help="Only the seeds of this batch.")]
 

@@ -23,9 +23,11 @@ from facet_dagster.deployments import Price
 from facet_dagster.errors import ConfigError
 from facet_dagster.reports.cost import Cost, Spent
 from facet_dagster.reports.cost import cost as cost_report
+from facet_dagster.reports.plan import ROLLOUT_TOKENS, Interval, Plan, canary, project
 from facet_dagster.reports.tasks import tasks as task_lines
 from facet_dagster.settings import load_settings
 
+CANARY = "canary"
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.")]
@@ -51,7 +53,7 @@ def record(tape: Path, batch: str = "recorded", seeds: Seeds = 0) -> None:
     settings = load_settings()
     if not settings.live:
         raise ConfigError("Recording needs a model: set FACET_MODEL or FACET_MODELS")
-    _run(batch, seeds, FACET_RECORD=str(tape.absolute()))
+    raise typer.Exit(_run(batch, seeds, FACET_RECORD=str(tape.absolute())))
 
 
 @tape_app.command()
@@ -64,16 +66,23 @@ def replay(
     """Run the funnel over what was ingested with the replies of TAPE and no model."""
     Tape.load(tape)
     mode = "lenient" if lenient else "strict"
-    _run(batch, seeds, FACET_TAPE=str(tape.absolute()), FACET_TAPE_MODE=mode, FACET_MODEL="", FACET_MODELS=None)
+    changed: dict[str, str | None] = {
+        "FACET_TAPE": str(tape.absolute()),
+        "FACET_TAPE_MODE": mode,
+        "FACET_MODEL": "",
+        "FACET_MODELS": None,
+    }
+    raise typer.Exit(_run(batch, seeds, quiet=False, **changed))
 
 
-def _run(batch: str, seeds: int, **settings: str | None) -> None:
-    """``facet run`` as a child with other settings. Raises Exit with its code."""
+def _run(batch: str, seeds: int, *, quiet: bool = False, **settings: str | None) -> int:
+    """``facet run`` as a child with other settings; gives its exit code."""
     environment = {**os.environ, **{k: v for k, v in settings.items() if v is not None}}  # noqa: TID251 - a composition root
     for name in [name for name, value in settings.items() if value is None]:
         environment.pop(name, None)
     command = [sys.executable, "-m", "facet_dagster.cli", "run", "--batch", batch, "--seeds", str(seeds)]
-    raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)
+    stream = sys.stderr if quiet else None
+    return subprocess.run(command, env=environment, stdout=stream, check=False).returncode
 
 
 @tape_app.command()
@@ -104,6 +113,58 @@ def serve_tape(
     server = connect.open_tape_server(settings, tape, strict=not lenient, record=record)
     out.print(f"Tape {tape.name} at http://127.0.0.1:{port}/v1; the model's name, tape/LABEL, says which conversation.")
     serve(server.app(), port)
+
+
+def plan(
+    tasks: Annotated[int, typer.Option(min=1, help="Certified tasks that you want.")],
+    budget: Annotated[float, typer.Option(min=0, help="USD that you have.")],
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of the canary.")] = 5,
+    attempts: Annotated[int, typer.Option(min=0, help="Rollouts a task.")] = 1,
+    rollout_cost: Annotated[
+        float | None, typer.Option(min=0, help="USD a rollout; else from the model's price.")
+    ] = None,
+    floor: Annotated[float, typer.Option(min=0, max=1, help="Refuse when less than this share is affordable.")] = 0.0,
+    json_: Json = False,  # noqa: FBT002
+) -> None:
+    """Carry a small batch live to its end, and project from it what TASKS certified tasks and their rollouts cost."""
+    settings = load_settings()
+    if not settings.live:
+        raise ConfigError("A plan needs a live model: set FACET_MODEL or FACET_MODELS")
+    code = _run(CANARY, seeds, quiet=json_)
+    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
+    certified = [line.key for line in task_lines(settings, ledger, store, CANARY)]
+    if code and not certified:
+        raise ConfigError("The canary did not end well; what it printed above says why")
+    each = rollout_cost if rollout_cost is not None else connect.rollout_price(settings, ROLLOUT_TOKENS)
+    if each is None and attempts:
+        raise ConfigError("The price of a rollout is not known: give --rollout-cost, or a price in FACET_MODELS")
+    seen = canary(ledger, CANARY, certified)
+    planned = project(seen, tasks=tasks, budget=budget, attempts=attempts, rollout=each or 0.0)
+    say(planned, lambda: _print_plan(planned), as_json=json_)
+    if planned.affordable.middle < floor * tasks:
+        raise ConfigError(
+            f"{budget:g} USD buy about {planned.affordable.middle:.0f} of {tasks} tasks: below the floor, {floor:.0%}."
+            " Raise the budget, or lower --tasks, --attempts or --floor."
+        )
+
+
+def _print_plan(planned: Plan) -> None:
+    seen = planned.canary
+
+    def text(i: Interval, form: str = ",.2f") -> str:
+        return f"{format(i.middle, form)} ({format(i.low, form)} to {format(i.high, form)})"
+
+    for line in (
+        f"Canary: {seen.certified} of {seen.seeds} seeds became certified tasks, {sum(seen.costs):.4f} USD.",
+        f"Seeds for {planned.tasks} tasks: {text(planned.seeds_needed, ',.0f')}",
+        f"Synthesis: {text(planned.synthesis_cost)} USD",
+        f"Rollouts: {planned.rollout_cost:,.2f} USD",
+        f"Together: {text(planned.cost)} USD",
+        f"{planned.budget:g} USD buy {text(planned.affordable, ',.0f')} tasks.",
+    ):
+        out.print(line, soft_wrap=True)
+    if planned.pairs_missing:
+        out.print(f"About {planned.pairs_missing} more accepted pairs are needed: ingest more skills.", soft_wrap=True)
 
 
 def cost(input_price: USD = None, output_price: USD = None, json_: Json = False) -> None:  # noqa: FBT002

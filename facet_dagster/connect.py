@@ -89,6 +89,12 @@ def open_tape_server(settings: Settings, path: Path, *, strict: bool, record: bo
     return TapeServer(tape, strict=strict, recorder=recorder, upstream=lambda m: client.complete(m).raw)
 
 
+def rollout_price(settings: Settings, tokens: tuple[int, int]) -> float | None:
+    """USD for one rollout of so many tokens (in, out) by the default model; None when its price is unknown."""
+    spec = load_models(settings, os.environ).of("default")  # noqa: TID251 - a composition root
+    return LitellmClient(spec).price_of(*tokens)
+
+
 def describe_models(settings: Settings) -> list[str]:
     """One line for each model of a live run, then warnings. Raises ConfigError."""
     table = load_models(settings, os.environ)  # noqa: TID251 - a composition root

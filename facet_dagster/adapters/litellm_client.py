@@ -89,10 +89,10 @@ class LitellmClient:
             return Completion(raw, self.model, self._cost(litellm, raw, response), len(waits), sum(waits))
         raise failure  # outside of the handler: the vendor's error, which may quote the key, is not chained
 
-    def priced(self) -> bool:
-        """Whether money can be counted: the file gives a price, or litellm knows one."""
-        litellm = _litellm()
-        return self.spec.price is not None or self._cost(litellm, RawReply(text="", prompt_tokens=1), None) is not None
+    def price_of(self, prompt_tokens: int, completion_tokens: int) -> float | None:
+        """USD for so many tokens, by the file's price or litellm's; None when neither knows one."""
+        raw = RawReply(text="", prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
+        return self._cost(_litellm(), raw, None)
 
     def _request(self, litellm: Any, messages: list[dict[str, str]], schema: type[BaseModel] | None) -> Any:
         import openai

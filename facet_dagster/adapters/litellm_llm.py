@@ -101,7 +101,7 @@ class LitellmLLM:
         Raises LLMError saying what to set, and ConfigError for a budget on a model whose price nobody knows.
         """
         for client in self._clients.values():
-            if self._budgets.any and not client.priced():
+            if self._budgets.any and client.price_of(1, 1) is None:
                 raise ConfigError(
                     f"A budget is set, but the price of {client.model} is not known: give it one in FACET_MODELS."
                 )
