@@ -28,7 +28,7 @@ OWNERS = ("harbour", "mill", "abbey", "school", "mine", "dairy")
 THINGS = ("barrels", "wagons", "candles", "lessons", "lamps", "churns")
 PLACES = ("pier", "parish", "cloister", "class", "shaft", "pasture")
 FATES = ("valid", "valid", "build-repair", "valid", "task-repair", "valid")
-CANARY, TASKS = 6, 10
+CANARY, TASKS = 5, 7
 
 
 def write_skills(folder: Path) -> None:
@@ -43,7 +43,8 @@ def write_skills(folder: Path) -> None:
             (folder / slug / "SKILL.md").write_text(
                 f"---\nname: {slug}\ndescription: {text}\nlicense: Apache-2.0\n---\n\n# {name}\n\n{text}\n\n"
                 "## Rules\n\n1. Columns are id, region, amount, with a header.\n"
-                f"2. {thing.capitalize()} without an amount are refused as `empty`.\n\nCase: {fate}. Topic: {owner}-{book.replace(' ', '-')}.\n"
+                f"2. {thing.capitalize()} without an amount are refused as `empty`.\n\n"
+                f"Case: {fate}. Topic: {owner}-{book.replace(' ', '-')}.\n"
             )
 
 
