@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from facet_dagster import connect, proof, webui
-from facet_dagster.cli_gateway import Json, cost, err, out, plan, say, tape_app
+from facet_dagster.cli_gateway import Json, cache_app, cost, err, out, plan, say, tape_app
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
 from facet_dagster.pipeline.skills import ingest as ingest_path
@@ -38,6 +38,7 @@ app.add_typer(export_app, name="export")
 app.command()(cost)
 app.command()(plan)
 app.add_typer(tape_app, name="tape")
+app.add_typer(cache_app, name="cache")
 Batch = Annotated[str, typer.Option(help="Only the seeds of this batch.")]
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from facet_dagster.adapters.tape import Tape
 from facet_dagster.adapters.tape_diff import differences
 from facet_dagster.adapters.tape_server import serve
 from facet_dagster.deployments import Price
+from facet_dagster.domain.facts import ReplyFact
 from facet_dagster.errors import ConfigError
 from facet_dagster.reports.cost import Cost, Spent
 from facet_dagster.reports.cost import cost as cost_report
@@ -113,6 +115,43 @@ def serve_tape(
     server = connect.open_tape_server(settings, tape, strict=not lenient, record=record)
     out.print(f"Tape {tape.name} at http://127.0.0.1:{port}/v1; the model's name, tape/LABEL, says which conversation.")
     serve(server.app(), port)
+
+
+cache_app = typer.Typer(help="Paid replies, kept so that no call is paid twice.", no_args_is_help=True)
+Call = Annotated[str, typer.Option(help="Only replies to this call.")]
+Model = Annotated[str, typer.Option(help="Only replies of this model.")]
+
+
+@cache_app.command()
+def export(file: Path, call: Call = "", model: Model = "", json_: Json = False) -> None:  # noqa: FBT002
+    """Write the cached replies to FILE, one JSON object a line: cache_key, call, model, tokens, cost, reply."""
+    settings = load_settings()
+    store = connect.open_store(settings)
+    facts = connect.open_ledger(settings).find(ReplyFact, **_chosen(call, model))
+    aside = file.with_suffix(f".{os.getpid()}.new")
+    with aside.open("w", encoding="utf-8") as lines:
+        for fact in facts:
+            reply = json.loads(store.get(fact.reply))
+            lines.write(json.dumps({**fact.model_dump(mode="json"), "reply": reply}, ensure_ascii=False) + "\n")
+    aside.replace(file)
+    say({"replies": len(facts)}, lambda: out.print(f"{len(facts)} replies in {file}"), as_json=json_)
+
+
+@cache_app.command()
+def evict(
+    call: Call = "",
+    model: Model = "",
+    older_than: Annotated[float, typer.Option(min=0, help="Only replies older than so many days.")] = 0.0,
+    json_: Json = False,  # noqa: FBT002
+) -> None:
+    """Forget cached replies: the next run that needs them pays again. What was made of them stays."""
+    before = datetime.now(UTC) - timedelta(days=older_than)
+    gone = connect.open_ledger(load_settings()).evict(ReplyFact, before=before, **_chosen(call, model))
+    say({"evicted": gone}, lambda: out.print(f"{gone} replies evicted"), as_json=json_)
+
+
+def _chosen(call: str, model: str) -> dict[str, str]:
+    return {name: value for name, value in (("call", call), ("model", model)) if value}
 
 
 def plan(

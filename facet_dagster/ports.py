@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -254,6 +255,13 @@ class Ledger(Protocol):
 
     def total(self, kind: type[Fact], column: str, **where: Any) -> float:
         """Sum of a number column over the facts that ``find`` would give; missing numbers count as 0."""
+        ...
+
+    def evict(self, kind: type[Fact], *, before: datetime | None = None, **where: Any) -> int:
+        """Forget facts that are a cache and no lineage, appended ``before`` (aware); gives how many.
+
+        Raises InvariantError for any other class than ReplyFact: lineage is never forgotten.
+        """
         ...
 
     def claim(self, name: str) -> AbstractContextManager[None]:

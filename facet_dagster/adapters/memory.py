@@ -10,14 +10,15 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from facet_dagster.domain.facts import EdgeFact, Fact
+from facet_dagster.domain.facts import CACHES, EdgeFact, Fact
 from facet_dagster.domain.ids import digest
-from facet_dagster.errors import LedgerError, MalformedReply, TapeMiss, VectorStoreError
+from facet_dagster.errors import InvariantError, LedgerError, MalformedReply, TapeMiss, VectorStoreError
 from facet_dagster.ports import AnyFact, Hit, Point, Reply, Vectors
 
 
@@ -26,6 +27,7 @@ class MemoryLedger:
 
     def __init__(self) -> None:
         self._facts: dict[tuple[type[Fact], str], Fact] = {}
+        self._at: dict[tuple[type[Fact], str], datetime] = {}
         self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
         self._guard = threading.Lock()
 
@@ -33,11 +35,22 @@ class MemoryLedger:
         with self._guard:
             for fact in facts:
                 self._facts.setdefault((type(fact), fact.fact_id), fact)
+                self._at.setdefault((type(fact), fact.fact_id), datetime.now(UTC))
 
     def find(self, kind: type[AnyFact], **where: Any) -> list[AnyFact]:
         with self._guard:
             facts = [fact for fact in self._facts.values() if isinstance(fact, kind)]
         return [fact for fact in facts if all(_matches(getattr(fact, k), v) for k, v in where.items())]
+
+    def evict(self, kind: type[Fact], *, before: datetime | None = None, **where: Any) -> int:
+        if kind not in CACHES:
+            raise InvariantError(f"{kind.__name__} is lineage, which is never forgotten")
+        doomed = [(kind, fact.fact_id) for fact in self.find(kind, **where)]
+        with self._guard:
+            old = [key for key in doomed if before is None or self._at[key] < before]
+            for key in old:
+                del self._facts[key], self._at[key]
+        return len(old)
 
     def total(self, kind: type[Fact], column: str, **where: Any) -> float:
         return sum(getattr(fact, column) or 0.0 for fact in self.find(kind, **where))

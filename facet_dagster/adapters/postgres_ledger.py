@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from facet_dagster.adapters.ledger_tables import FACT_SEQ, fields_of, table_of
 from facet_dagster.adapters.postgres_errors import ledger_errors
-from facet_dagster.domain.facts import FACTS, Fact
+from facet_dagster.domain.facts import CACHES, FACTS, Fact
 from facet_dagster.domain.ids import digest
 from facet_dagster.errors import InvariantError
 from facet_dagster.ports import AnyFact
@@ -99,6 +100,15 @@ class PostgresLedger:
         with ledger_errors(self._url), self._engine.connect() as connection:
             found = connection.execute(query).mappings().all()
         return [kind.model_validate(dict(row)) for row in found]
+
+    def evict(self, kind: type[Fact], *, before: datetime | None = None, **where: Any) -> int:
+        if kind not in CACHES:
+            raise InvariantError(f"{kind.__name__} is lineage, which is never forgotten")
+        query = sa.delete(table_of(kind)).where(*_conditions(kind, where))
+        if before is not None:
+            query = query.where(table_of(kind).c.at < before)
+        with ledger_errors(self._url), self._engine.begin() as connection:
+            return connection.execute(query).rowcount
 
     def total(self, kind: type[Fact], column: str, **where: Any) -> float:
         query = sa.select(sa.func.sum(table_of(kind).c[column])).where(*_conditions(kind, where))

@@ -200,6 +200,9 @@ class StageFact(Fact):
     result: StageResult
 
 
+# What may be forgotten: asking again brings it back.
+CACHES: tuple[type[Fact], ...] = (ReplyFact,)
+
 FACTS: tuple[type[Fact], ...] = (
     ArtifactFact,
     RawSkillFact,

@@ -7,6 +7,7 @@ import time
 import types
 import typing
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,10 +19,12 @@ from facet_dagster.domain.facts import (
     ArtifactFact,
     EdgeFact,
     Fact,
+    ReplyFact,
     StageFact,
     TrialFact,
 )
 from facet_dagster.domain.outcome import Reason, StageResult, Verdict, reject
+from facet_dagster.errors import InvariantError
 from facet_dagster.ports import Ledger
 
 
@@ -155,6 +158,35 @@ def test_find_takes_enums_and_a_long_list(ledger: Ledger) -> None:
     found = ledger.find(StageFact, verdict=Verdict.REJECTED, reason=[Reason.TASK_FLAKY], key=keys)
     assert [fact.key for fact in found] == [f"k{n}" for n in range(7, 20)]
     assert ledger.find(StageFact, verdict=Verdict.ACCEPTED) == []
+
+
+def reply(number: int, model: str = "m") -> ReplyFact:
+    values = {"call": "judge", "model": model, "reply": "r", "prompt_tokens": 1, "completion_tokens": 1}
+    return ReplyFact(cache_key=str(number), cost=0.5 if number else None, **values)
+
+
+def test_a_total_is_the_sum_over_what_find_gives(ledger: Ledger) -> None:
+    assert ledger.total(ReplyFact, "cost") == 0
+    ledger.append([reply(0), reply(1), reply(2), reply(3, "n")])
+    assert ledger.total(ReplyFact, "cost") == pytest.approx(1.5)
+    assert ledger.total(ReplyFact, "cost", model="n") == pytest.approx(0.5)
+    assert ledger.total(ReplyFact, "cost", cache_key=["1", "2", "9"]) == pytest.approx(1.0)
+
+
+def test_a_cache_can_be_evicted_and_filled_again(ledger: Ledger) -> None:
+    ledger.append([reply(1), reply(2), reply(3, "n")])
+    assert ledger.evict(ReplyFact, before=datetime.now(UTC) - timedelta(hours=1)) == 0
+    assert ledger.evict(ReplyFact, model="m", before=datetime.now(UTC) + timedelta(hours=1)) == 2
+    assert ledger.find(ReplyFact) == [reply(3, "n")]
+    ledger.append([reply(1)])
+    assert ledger.find(ReplyFact) == [reply(3, "n"), reply(1)]
+    assert ledger.evict(ReplyFact) == 2
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FACTS if kind is not ReplyFact], ids=lambda kind: kind.__name__)
+def test_lineage_is_never_forgotten(ledger: Ledger, kind: type[Fact]) -> None:
+    with pytest.raises(InvariantError, match="lineage"):
+        ledger.evict(kind)
 
 
 def test_one_key_has_a_result_for_each_input(ledger: Ledger) -> None:
