@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import exc
-from sqlalchemy.dialects.postgresql import insert
 
 from facet_dagster.adapters.ledger_tables import FACT_SEQ, fields_of, table_of
 from facet_dagster.adapters.postgres_errors import ledger_errors
@@ -93,7 +93,7 @@ class PostgresLedger:
             for kind, group in rows.items():
                 # In a fixed order everywhere, so that two appends of the same facts cannot deadlock.
                 numbered = [{**row, "seq": places[row["seq"]]} for row in sorted(group, key=lambda row: row["id"])]
-                connection.execute(insert(table_of(kind)).on_conflict_do_nothing(index_elements=["id"]), numbered)
+                connection.execute(_insert(kind), numbered)
 
     def find(self, kind: type[AnyFact], **where: Any) -> list[AnyFact]:
         query = sa.select(*fields_of(kind)).order_by(table_of(kind).c.seq).where(*_conditions(kind, where))
@@ -158,6 +158,17 @@ def _rows(facts: Iterable[Fact]) -> dict[type[Fact], list[dict[str, Any]]]:
             rows[kind][ident] = {**clean, "id": ident, "seq": count}
             count += 1
     return {kind: list(rows[kind].values()) for kind in sorted(rows, key=_ORDER.__getitem__)}
+
+
+@cache
+def _insert(kind: type[Fact]) -> sa.TextClause:
+    """As text: SQLAlchemy compiles an insert with ON CONFLICT anew each time, which costs more than to execute it."""
+    table = table_of(kind)
+    columns = [table.c[name] for name in ("id", *kind.model_fields, "seq")]
+    names = ", ".join(f'"{column.name}"' for column in columns)
+    values = ", ".join(f":{column.name}" for column in columns)
+    text = sa.text(f"INSERT INTO {table.name} ({names}) VALUES ({values}) ON CONFLICT (id) DO NOTHING")  # noqa: S608
+    return text.bindparams(*(sa.bindparam(column.name, type_=column.type) for column in columns))
 
 
 def _places(connection: sa.Connection, count: int) -> list[int]:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined, TemplateError, meta
+from jinja2 import Environment, StrictUndefined, Template, TemplateError, meta
 from pydantic import BaseModel
 
 from facet_dagster.domain.ids import canonical, digest
@@ -59,17 +59,14 @@ def render(call: str, variables: Mapping[str, Any], schema: type[BaseModel], *, 
 
     Raises InvariantError for an unknown call, and for a variable that is missing or not used.
     """
-    environment = _environment()
-    text = _source(call, folder)
-    wanted = meta.find_undeclared_variables(environment.parse(text))
+    text, templates, wanted = _source(call, folder), *_templates(call, folder)
     if wanted != set(variables):
         raise InvariantError(
             f"Prompt {call}: missing {sorted(wanted - set(variables))}, not used {sorted(set(variables) - wanted)}"
         )
     plain = {name: _plain(value) for name, value in variables.items()}
-    system, _, user = text.partition(DIVIDER)
     try:
-        parts = [environment.from_string(part).render(plain).strip() for part in (system, user)]
+        parts = [template.render(plain).strip() for template in templates]
     except TemplateError as error:
         raise InvariantError(f"Prompt {call} does not render: {error}") from error
     form = json.dumps(schema.model_json_schema(), ensure_ascii=False)
@@ -92,6 +89,15 @@ def _source(call: str, folder: Path) -> str:
     if text.count(f"\n{DIVIDER}\n") != 1:
         raise InvariantError(f"Prompt {call} needs exactly one line {DIVIDER!r}")
     return text
+
+
+@cache
+def _templates(call: str, folder: Path) -> tuple[tuple[Template, Template], frozenset[str]]:
+    """The compiled system and user message, and the variables that they use."""
+    environment, text = _environment(), _source(call, folder)
+    system, _, user = text.partition(DIVIDER)
+    wanted = frozenset(meta.find_undeclared_variables(environment.parse(text)))
+    return (environment.from_string(system), environment.from_string(user)), wanted
 
 
 @cache
