@@ -1,10 +1,10 @@
-"""The model gateway against litellm alone, before a scripted OpenAI-compatible server: one JSON object on standard output.
+"""The model gateway against litellm alone, before a scripted OpenAI-compatible server: prints one JSON object.
 
-``python benchmarks/gateway.py [--calls 2000] [--latency 1.0] [--concurrency 64] [--memory-calls 50000]``
+``PYTHONPATH=. python benchmarks/gateway.py [--calls 2000] [--latency 1.0] [--concurrency 64] [--memory-calls 50000]``
 
-Measured in one run, alternating: the same calls through bare ``litellm.acompletion`` (ratio to the ideal, calls x latency
-/ concurrency) and through ``LitellmLLM.ask`` with its ledger in PostgreSQL (ratio to bare). Then a cache
-hit against a bare call to a server without latency, and the memory of this process over many calls.
+Measured in one run, alternating: the same calls through bare ``litellm.acompletion`` (ratio to the ideal,
+calls x latency / concurrency) and through ``LitellmLLM.ask`` with its ledger in PostgreSQL (ratio to bare). Then
+a cache hit against a bare call to a server without latency, and the memory of this process over many calls.
 """
 
 from __future__ import annotations
