@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from rich.table import Table
 
 from facet_dagster import connect, proof, webui
+from facet_dagster.child import run_child
 from facet_dagster.cli_gateway import Json, cache_app, cost, err, out, plan, say, tape_app
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
@@ -81,7 +81,7 @@ def launch(settings: Settings, batch: str, seeds: int, until: str, *, quiet: boo
     command += ["--count", str(seeds)] if seeds else []
     stream = sys.stderr if quiet else None
     environment = connect.dagster_environment(settings, os.environ)  # noqa: TID251 - a composition root
-    return subprocess.run(command, env=environment, stdout=stream, check=False).returncode
+    return run_child(command, environment, stream)
 
 
 def banner(settings: Settings, *, quiet: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from facet_dagster import connect, webui
 from facet_dagster.adapters.tape import Tape
 from facet_dagster.adapters.tape_diff import differences
 from facet_dagster.adapters.tape_server import serve
+from facet_dagster.child import run_child
 from facet_dagster.deployments import Price
 from facet_dagster.domain.facts import ReplyFact
 from facet_dagster.errors import ConfigError
@@ -84,7 +84,7 @@ def _run(batch: str, seeds: int, *, quiet: bool = False, **settings: str | None)
         environment.pop(name, None)
     command = [sys.executable, "-m", "facet_dagster.cli", "run", "--batch", batch, "--seeds", str(seeds)]
     stream = sys.stderr if quiet else None
-    return subprocess.run(command, env=environment, stdout=stream, check=False).returncode
+    return run_child(command, environment, stream)
 
 
 @tape_app.command()

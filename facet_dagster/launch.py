@@ -25,6 +25,7 @@ from rich.console import Console
 
 from assets._dagster import OWNER_TAG
 from facet_dagster.adapters.process_owner import current_owner
+from facet_dagster.child import INTERRUPTED
 from facet_dagster.connect import open_ledger, open_store, probe_llm
 from facet_dagster.definitions import defs
 from facet_dagster.domain.facts import SeedFact
@@ -79,6 +80,8 @@ def materialize(
         cached += sum(_is(event, "cached", value=True) for event in events)
         rejected += sum(_is(event, "verdict", value=Verdict.REJECTED.value) for event in events)
         errors += [] if result.success else [_first_error(result)]
+    if any(dg.DagsterExecutionInterruptedError.__name__ in error for error in errors):
+        raise KeyboardInterrupt  # Dagster makes a failed run of it
     return Ran(asset, settled, cached, rejected, errors[0] if errors else "")
 
 
@@ -187,6 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, default=0, help="id of the process with which this one shall end")
     options = parser.parse_args(argv)
     _die_with(options.parent)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         settings = load_settings()
         ledger = open_ledger(settings)
@@ -198,6 +202,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except FacetError as error:
         console.print(f"[red]facet:[/red] {error}", soft_wrap=True)
         return 1
+    except KeyboardInterrupt:
+        console.print("Stopped. Run again to go on: what was computed and paid for is kept.", soft_wrap=True)
+        return INTERRUPTED
     return 1 if any(ran.error for ran in history) else 0
 
 

@@ -128,3 +128,31 @@ def test_nothing_is_left_on_the_engine(story: Story) -> None:
     with api:
         left = [c["Labels"][OWNER] for c in api.containers(all=True, filters={"label": OWNER})]
     assert not [owner for owner in left if is_dead(owner)]
+
+
+def test_an_interrupt_ends_what_is_in_flight_and_keeps_it() -> None:
+    """As after Ctrl-C: no answer that was on its way is asked for again."""
+    with HandmadeModel(seconds=2.0) as model:
+        settings = {"FACET_MODEL": "openai/handmade", "FACET_API_BASE": model.api_base, "FACET_API_KEY": "sk-none"}
+        for home in installation(**settings):
+            home.json("ingest", str(SKILLS))
+            process = subprocess.Popen(
+                [str(FACET), *RUN[:-1]],
+                env=home.environment(),
+                cwd=home.home,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+            while sum(PROBE not in question for question, _, _ in model.asked) < 6:
+                assert process.poll() is None
+                time.sleep(0.1)
+            os.killpg(process.pid, signal.SIGINT)
+            said, _ = process.communicate(timeout=60)
+            assert process.returncode == 130, said
+            assert "Stopped. Run again to go on" in " ".join(said.split())
+            model.seconds = 0.0
+            home.json("run", "--batch", "killed", "--seeds", "1", "--until", "seed")
+            asked = Counter(question for question, _, _ in model.asked if PROBE not in question)
+            assert set(asked.values()) == {1}
