@@ -56,7 +56,7 @@ def installation(**settings: str) -> Iterator[Installation]:
         home = Installation(Path(folder) / "home", settings)
         home.home.mkdir()
         yield home
-        home.call("reap", "--all")
+        home.call("reap")
         home.call("stop")
 
 
