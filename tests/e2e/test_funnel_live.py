@@ -123,6 +123,17 @@ def test_the_shipped_tape_replays_on_another_base_with_other_vectors(live: Live)
         assert ours == theirs
 
 
+def test_a_replay_gives_the_packages_of_the_recorded_run_bit_by_bit(live: Live) -> None:
+    settings = {"FACET_NEIGHBOURS": "1", "FACET_TASK_REPAIRS": "2"}
+    for home in installation(**settings):
+        home.json("ingest", str(SKILLS))
+        done = home.call("tape", "replay", str(live.tape), "--batch", "e2e", "--seeds", "5")
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        ours, theirs = ({t["key"]: t["package"] for t in i.json("tasks")} for i in (home, live.installation))
+        assert ours == theirs
+        assert len(ours) == 3
+
+
 def test_a_stale_tape_names_the_call_and_fails(tmp_path: Path) -> None:
     stale = tmp_path / "stale.jsonl"
     rows = [json.loads(row) for row in TAPE.read_text().splitlines()]

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,26 +39,34 @@ with dg.DagsterInstance.from_config(sys.argv[1]) as instance:
 """
 
 
-@dg.op(pool="narrow")
-def pass_through() -> int:
-    return 1
+# A run that needs the same place.
+THROUGH = """
+import sys
+import dagster as dg
 
+@dg.op(pool="narrow")
+def pass_through():
+    pass
 
 @dg.job
-def through() -> None:
+def through():
     pass_through()
+
+with dg.DagsterInstance.from_config(sys.argv[1]) as instance:
+    print("waits", flush=True)
+    sys.exit(0 if through.execute_in_process(instance=instance).success else 1)
+"""
+
+
+def start(code: str, home: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", code, str(home)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
 @pytest.fixture
 def hanging(instance: dg.DagsterInstance, tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     instance.event_log_storage.set_concurrency_slots("narrow", 1)
-    process = subprocess.Popen(
-        [sys.executable, "-c", HANG, str(tmp_path)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    process = start(HANG, tmp_path)
     assert process.stdout is not None
     run_id = process.stdout.readline().strip()
     assert run_id
@@ -85,18 +92,19 @@ def test_a_living_run_is_left_alone(
 def test_a_killed_run_is_failed_and_whoever_waits_for_its_place_gets_it(
     instance: dg.DagsterInstance,
     hanging: tuple[str, subprocess.Popen[str]],
+    tmp_path: Path,
 ) -> None:
     run_id, process = hanging
-    results: list[bool] = []
-    waiter = threading.Thread(target=lambda: results.append(through.execute_in_process(instance=instance).success))
-    waiter.start()
+    waiter = start(THROUGH, tmp_path)
+    assert waiter.stdout is not None
+    assert waiter.stdout.readline() == "waits\n"
     process.send_signal(signal.SIGKILL)
     process.wait()
-    time.sleep(1)
-    assert results == [], "the place is still taken"
+    time.sleep(2)
+    assert waiter.poll() is None, "the place is still taken"
     assert release_dead_runs(instance) == [run_id]
-    waiter.join(60)
-    assert results == [True]
+    assert waiter.wait(300) == 0
+    waiter.stdout.close()
     assert status(instance, run_id) is dg.DagsterRunStatus.FAILURE
     assert release_dead_runs(instance) == []
 
