@@ -68,20 +68,18 @@ def replay(
     """Run the funnel over what was ingested with the replies of TAPE and no model."""
     Tape.load(tape)
     mode = "lenient" if lenient else "strict"
-    changed: dict[str, str | None] = {
+    changed = {
         "FACET_TAPE": str(tape.absolute()),
         "FACET_TAPE_MODE": mode,
         "FACET_MODEL": "",
-        "FACET_MODELS": None,
+        "FACET_MODELS": "",
     }
     raise typer.Exit(_run(batch, seeds, quiet=False, **changed))
 
 
-def _run(batch: str, seeds: int, *, quiet: bool = False, **settings: str | None) -> int:
+def _run(batch: str, seeds: int, *, quiet: bool = False, **settings: str) -> int:
     """``facet run`` as a child with other settings; gives its exit code."""
-    environment = {**os.environ, **{k: v for k, v in settings.items() if v is not None}}  # noqa: TID251 - a composition root
-    for name in [name for name, value in settings.items() if value is None]:
-        environment.pop(name, None)
+    environment = {**os.environ, **settings}  # noqa: TID251 - a composition root
     command = [sys.executable, "-m", "facet_dagster.cli", "run", "--batch", batch, "--seeds", str(seeds)]
     stream = sys.stderr if quiet else None
     return run_child(command, environment, stream)
@@ -172,7 +170,7 @@ def plan(
     code = _run(CANARY, seeds, quiet=json_)
     ledger, store = connect.open_ledger(settings), connect.open_store(settings)
     certified = [line.key for line in task_lines(settings, ledger, store, CANARY)]
-    if code and not certified:
+    if code:
         raise ConfigError("The canary did not end well; what it printed above says why")
     each = rollout_cost if rollout_cost is not None else connect.rollout_price(settings, ROLLOUT_TOKENS)
     if each is None and attempts:

@@ -17,7 +17,7 @@ from facet_dagster.adapters.postgres_ledger import PostgresLedger
 from facet_dagster.adapters.qdrant_client_vector_store import QdrantClientVectorStore
 from facet_dagster.adapters.qdrant_edge_vector_store import QdrantEdgeVectorStore
 from facet_dagster.adapters.sentence_transformers_embedder import SentenceTransformersEmbedder
-from facet_dagster.adapters.spending import Budgets, today
+from facet_dagster.adapters.spending import Budgets, Purse, today
 from facet_dagster.adapters.tape import Tape, TapeMeta
 from facet_dagster.adapters.tape_llm import TapeLLM
 from facet_dagster.adapters.tape_recorder import TapeRecorder
@@ -27,6 +27,7 @@ from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStor
 from facet_dagster.settings import ROOT, Settings
 
 COLLECTION = "skills"
+_PURSE = Purse()  # of this process: every Dagster run opens ports of its own
 
 
 def open_ledger(settings: Settings) -> Ledger:
@@ -75,6 +76,7 @@ def open_llm(settings: Settings, ledger: Ledger, store: ArtifactStore, run_id: s
         run_id=run_id,
         budgets=Budgets(settings.budget_run, settings.budget_day, settings.budget_seed),
         record=settings.record,
+        purse=_PURSE,
     )
 
 

@@ -48,7 +48,7 @@ class Deployment(Value):
 
     model: str = Field(min_length=1)
     api_base: str = ""
-    key_env: str = ""
+    key_env: str = Field(default="", pattern=r"^([A-Za-z_]\w*)?$")
     key_file: Path | None = None
     weight: float = Field(default=1.0, gt=0)
     rpm: int | None = Field(default=None, ge=1)
@@ -174,8 +174,11 @@ def _read(path: Path, settings: Settings) -> ModelTable:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"FACET_MODELS: {path} cannot be read ({error.strerror}).") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"FACET_MODELS: {path} is not YAML: {' '.join(str(error).split())}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1})" if mark else ""
+        # Without the vendor's text, which quotes the line.
+        raise ConfigError(f"FACET_MODELS: {path} is not YAML{where}: correct it.") from None
     models = data.get("models") if isinstance(data, dict) else None
     if isinstance(models, dict):
         _refuse_keys(path, models)
@@ -186,12 +189,13 @@ def _read(path: Path, settings: Settings) -> ModelTable:
         return ModelTable.model_validate(data)
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}".lstrip(": ") for e in _errors(error))
-        raise ConfigError(f"FACET_MODELS: {path}: {wrong}") from error
+        raise ConfigError(f"FACET_MODELS: {path}: {wrong}") from None  # the vendor's error quotes the input
 
 
 def _refuse_keys(path: Path, models: dict[str, Any]) -> None:
     for name, spec in models.items():
-        parts = [spec, *(spec.get("deployments") or [])] if isinstance(spec, dict) else []
+        several = spec.get("deployments") if isinstance(spec, dict) else None
+        parts = [spec, *(several if isinstance(several, list) else [])]
         if any(isinstance(part, dict) and ("key" in part or "api_key" in part) for part in parts):
             raise ConfigError(
                 f"FACET_MODELS: {path} holds a key under {name}: name its variable (key_env) or file (key_file)."
@@ -212,7 +216,7 @@ def _key(deployment: Deployment, environment: Mapping[str, str]) -> SecretStr | 
         key = environment.get(deployment.key_env, "")
         if not key:
             raise ConfigError(f"The key of {deployment.model} is expected in ${deployment.key_env}, which is not set.")
-        return SecretStr(key)
+        return SecretStr(key.strip())
     if deployment.key_file:
         try:
             return SecretStr(deployment.key_file.read_text(encoding="utf-8").strip())

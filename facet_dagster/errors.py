@@ -8,6 +8,7 @@
     │   ├── LLMError
     │   │   ├── MalformedReply         a reply that does not fit its schema, after one repair call
     │   │   ├── TapeMiss               replay has no entry, or a stale one, for this call
+    │   │   ├── ModelUnavailable       there is no such model, or no credit for it: a fall-back may answer
     │   │   ├── BudgetExceeded         a budget is used up: nothing new starts until it is raised
     │   │   └── Stopping               this process was asked to stop: nothing new starts
     │   ├── EmbedderError
@@ -59,6 +60,10 @@ class MalformedReply(LLMError):
 
 class TapeMiss(LLMError):
     """The tape holds no entry for this call, or one made for other variables or another prompt."""
+
+
+class ModelUnavailable(LLMError):
+    """This model will not answer however often it is asked; another one may."""
 
 
 class BudgetExceeded(LLMError):

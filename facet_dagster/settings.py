@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from facet_dagster.errors import ConfigError
@@ -30,7 +30,7 @@ class Settings(BaseSettings):
     api_key: SecretStr | None = Field(
         default=None, description="its key; empty: litellm reads the provider's usual variable"
     )
-    model_seconds: float = Field(default=600.0, description="limit of one model call")
+    model_seconds: float = Field(default=600.0, description="longest silence of one model call")
     max_tokens: int = Field(default=16_384, ge=256)
     temperature: float = 0.7
     tape: Path = Field(default=ROOT / "examples" / "tapes" / "demo.jsonl", description="replayed without a model")
@@ -51,6 +51,12 @@ class Settings(BaseSettings):
     build_seconds: float = Field(default=600.0, gt=0)
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")
     ui_port: int = Field(default=3000, ge=1, le=65_535)
+
+    @field_validator("models", "record", mode="before")
+    @classmethod
+    def _empty_is_unset(cls, value: Any) -> Any:
+        """An empty variable is how one line of .env is overruled."""
+        return None if value == "" else value
 
     @property
     def live(self) -> bool:

@@ -16,6 +16,8 @@ def release_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     dead = [
         run for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)) if is_dead(run.tags.get(OWNER_TAG, ""))
     ]
+    # One that ended by itself after it was listed is no dead one.
+    dead = [run for run in dead if (now := instance.get_run_by_id(run.run_id)) and now.status in UNFINISHED]
     for run in dead:
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         instance.report_run_failed(run, "The process of this run was killed. Run it again: nothing is computed twice.")

@@ -1,5 +1,6 @@
 """The nightly synthesis: every stage in order over a batch named after the night."""
 
+import os
 import subprocess
 import sys
 
@@ -21,6 +22,7 @@ def synthesise(context: dg.OpExecutionContext, config: NightConfig) -> None:
     """Drive the funnel in one child process; each stage becomes a run of its own."""
     own(context)
     command = [sys.executable, "-m", "facet_dagster.launch", "--batch", config.batch]
+    command += ["--parent", str(os.getpid())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     context.log.info(done.stdout[-TAIL:])
     if done.returncode != 0:

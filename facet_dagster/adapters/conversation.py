@@ -37,7 +37,7 @@ class Question:
 class Received:
     """A reply and where it came from: ``origin`` is live, cache or tape; ``stored`` the blob's sha256.
 
-    ``cost`` is what was paid for it now, in USD.
+    ``cost`` is what was paid for it now, in USD; ``noted`` when its ModelCallFact is stored already.
     """
 
     raw: RawReply
@@ -49,6 +49,7 @@ class Received:
     cost: float | None = 0.0
     retries: int = 0
     waited: float = 0.0
+    noted: bool = False
 
 
 Send = Callable[[Messages, int], Received]
@@ -66,7 +67,8 @@ def converse(question: Question, schema: type[Reply], send: Send, *, note: Note,
         received = send(messages, turn)
         raw = received.raw
         parsed = parse(raw, schema)
-        note(_fact(question, received, turn, malformed=parsed.value is None, run_id=run_id))
+        if not received.noted:
+            note(call_fact(question, received, turn, malformed=parsed.value is None, run_id=run_id))
         if parsed.value is not None:
             return parsed.value
         problem = parsed.problem
@@ -87,7 +89,8 @@ def _repair(raw: RawReply, problem: str) -> Messages:
     ]
 
 
-def _fact(question: Question, received: Received, turn: int, *, malformed: bool, run_id: str) -> ModelCallFact:
+def call_fact(question: Question, received: Received, turn: int, *, malformed: bool, run_id: str) -> ModelCallFact:
+    """What the ledger keeps of one exchange."""
     now = stamp()
     return ModelCallFact(
         call=question.rendered.call,

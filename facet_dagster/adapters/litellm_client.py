@@ -20,13 +20,19 @@ from tenacity import wait_random_exponential as backoff
 
 from facet_dagster.adapters.reply_parsing import RawReply, received
 from facet_dagster.deployments import Deployment, ModelSpec
-from facet_dagster.errors import LLMError
+from facet_dagster.errors import LLMError, ModelUnavailable
 
+_REST_SECONDS = 30.0
+# They drop max_retries=0, and the vendor's client then tries three times behind our back.
+_EAGER = frozenset({"deepinfra", "nvidia_nim", "sambanova"})
+MOST_TOKENS = 2**31
 LONGEST_WAIT = 300.0  # seconds; a provider that asks for more is asked again all the same
 RETRIED = frozenset({408, 409, 425, 429})  # and everything from 500 on, also 529 (overloaded)
 SHOWN = 300
 COUNTED = 400_000  # characters whose tokens are estimated, for providers that do not count
 
+SHORTEST_SECRET = 8
+_SECRET = re.compile(r"(?i)key|token|secret|password")
 _PREFIX = re.compile(r"^(?:litellm\.)?(?:\w+(?:Error|Exception|Timeout)\s*(?::|-)\s*|Timeout Error:\s*)+")
 _KEYLIKE = re.compile(r"(?i)\bbearer\s+\S+|\b(?:sk|pk|rk|gsk|xai|key)-[\w-]{6,}|\bAIza[\w-]{10,}")
 
@@ -117,7 +123,7 @@ class LitellmClient:
             "drop_params": True,  # models that fix their temperature refuse to be given one
             **form,
         }
-        if len(self.spec.deployments) > 1:
+        if len(self.spec.deployments) > 1 or any(d.rpm or d.tpm for d in self.spec.deployments):
             return self._shared_out(litellm).completion(model=self.spec.name, **parameters)
         return litellm.completion(
             num_retries=0, max_retries=0, **_endpoint(litellm, self.spec.deployments[0]), **parameters
@@ -132,8 +138,10 @@ class LitellmClient:
                     model_list=[_routed(litellm, self.spec.name, d) for d in self.spec.deployments],
                     routing_strategy="simple-shuffle",
                     optional_pre_call_checks=["enforce_model_rate_limits"] if limited else [],
-                    num_retries=0,
-                    disable_cooldowns=True,
+                    # At once, on another deployment: one that fails, also for its key, rests for a while.
+                    num_retries=len(self.spec.deployments) - 1,
+                    allowed_fails=0,
+                    cooldown_time=_REST_SECONDS,
                 )
         return self._router
 
@@ -148,9 +156,12 @@ class LitellmClient:
             return (raw.prompt_tokens * price.input + raw.completion_tokens * price.output) / 1e6
         try:
             if response is not None and getattr(response, "usage", None):
-                return float(litellm.completion_cost(completion_response=response, model=self.model))
-            tokens = {"prompt_tokens": raw.prompt_tokens, "completion_tokens": raw.completion_tokens}
-            return float(sum(litellm.cost_per_token(model=self.model, **tokens)))
+                cost = float(litellm.completion_cost(completion_response=response, model=self.model))
+            else:
+                tokens = {"prompt_tokens": raw.prompt_tokens, "completion_tokens": raw.completion_tokens}
+                cost = float(sum(litellm.cost_per_token(model=self.model, **tokens)))
+            # litellm says 0 for what it does not know, once its Router has seen the name. A free model is given price 0.
+            return cost if cost > 0 else None
         except Exception:  # noqa: BLE001 - litellm raises whatever for a model whose price it does not know
             return None
 
@@ -163,9 +174,8 @@ class LitellmClient:
             text,
             finish=choice.finish_reason or "stop",
             reasoning=getattr(choice.message, "reasoning_content", None) or "",
-            prompt_tokens=getattr(usage, "prompt_tokens", 0)
-            or litellm.token_counter(model=self.model, messages=messages),
-            completion_tokens=getattr(usage, "completion_tokens", 0)
+            prompt_tokens=_tokens(usage, "prompt_tokens") or litellm.token_counter(model=self.model, messages=messages),
+            completion_tokens=_tokens(usage, "completion_tokens")
             or litellm.token_counter(model=self.model, text=text[:COUNTED]),
         )
 
@@ -183,11 +193,11 @@ class LitellmClient:
                 f" context, or lower FACET_MAX_TOKENS.{said}"
             )
         if status == 404 or "LLM Provider NOT provided" in str(error):
-            return LLMError(
+            return ModelUnavailable(
                 f"There is no model {self.model}: correct FACET_MODEL (provider/model) or FACET_API_BASE.{said}"
             )
         if _out_of_credit(error):
-            return LLMError(f"The account behind {self.model} has no credit left: top it up.{said}")
+            return ModelUnavailable(f"The account behind {self.model} has no credit left: top it up.{said}")
         if _may_pass(error):
             return LLMError(
                 f"Model {self.model} did not answer in {self._retries + 1} tries (last status {status}).{said}",
@@ -206,10 +216,22 @@ class LitellmClient:
     def _scrub(self, litellm: Any, text: str) -> str:
         """One short line without any key: the one we sent, the environment's, or what looks like one."""
         ours = [d.key.get_secret_value() for d in self.spec.deployments if d.key]
-        for key in (*ours, litellm.get_secret(f"{self._provider()}_API_KEY")):
+        for key in (*ours, *_secrets(), litellm.get_secret(f"{self._provider()}_API_KEY")):
             if key:
                 text = text.replace(str(key), "***")
         return _KEYLIKE.sub("***", " ".join(_PREFIX.sub("", text).split()))[:SHOWN]
+
+
+def _tokens(usage: Any, name: str) -> int:
+    """What the provider counted; nonsense is bounded, so that it can be stored and no budget grows."""
+    count = getattr(usage, name, 0)
+    return max(0, min(int(count), MOST_TOKENS)) if isinstance(count, int | float) else 0
+
+
+def _secrets() -> list[str]:
+    """Values of the environment that are keys by their name: litellm knows many providers' variables."""
+    environment = os.environ.items()  # noqa: TID251 - only to keep them out of messages
+    return [value for name, value in environment if _SECRET.search(name) and len(value) >= SHORTEST_SECRET]
 
 
 def _endpoint(litellm: Any, deployment: Deployment) -> dict[str, Any]:
@@ -217,7 +239,9 @@ def _endpoint(litellm: Any, deployment: Deployment) -> dict[str, Any]:
     key = deployment.key.get_secret_value() if deployment.key else None
     if key is None and deployment.api_base and litellm.validate_environment(deployment.model)["missing_keys"]:
         key = "none"
-    return {"model": deployment.model, "api_base": deployment.api_base or None, "api_key": key}
+    eager = deployment.model.partition("/")[0] in _EAGER
+    more = {"allowed_openai_params": ["max_retries"]} if eager else {}
+    return {"model": deployment.model, "api_base": deployment.api_base or None, "api_key": key, **more}
 
 
 def _routed(litellm: Any, name: str, deployment: Deployment) -> dict[str, Any]:

@@ -10,17 +10,27 @@ from pathlib import Path
 from typing import Any, Literal
 
 import facet_dagster
-from facet_dagster.adapters.conversation import Messages, Question, Received, converse, input_digests, keep, kept, stamp
+from facet_dagster.adapters.conversation import (
+    Messages,
+    Question,
+    Received,
+    call_fact,
+    converse,
+    input_digests,
+    keep,
+    kept,
+    stamp,
+)
 from facet_dagster.adapters.litellm_client import Completion, LitellmClient
 from facet_dagster.adapters.reply_parsing import RawReply, parse
-from facet_dagster.adapters.spending import Budgets, Spending, Tally, today
+from facet_dagster.adapters.spending import Budgets, Purse, Spending, Tally, today
 from facet_dagster.adapters.tape import TapeMeta, TapePin, TapeReply
 from facet_dagster.adapters.tape_recorder import TapeRecorder
 from facet_dagster.deployments import ModelTable
 from facet_dagster.domain.facts import ModelCallFact, ReplyFact
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.outcome import Value
-from facet_dagster.errors import ConfigError, LLMError, Stopping
+from facet_dagster.errors import ConfigError, InvariantError, LLMError, ModelUnavailable, Stopping
 from facet_dagster.ports import ArtifactStore, Ledger, Reply
 from facet_dagster.prompts import FOLDER, render
 
@@ -56,16 +66,19 @@ class LitellmLLM:
         record: Path | None = None,
         retries: int = 4,
         prompts: Path = FOLDER,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
+        purse: Purse | None = None,
     ) -> None:
         self._table = table
-        self._clients = {spec.name: LitellmClient(spec, retries=retries, sleep=sleep) for spec in table.used()}
+        self._stopping = threading.Event()
+        pause = self._pause(sleep or self._stopping.wait)
+        self._clients = {spec.name: LitellmClient(spec, retries=retries, sleep=pause) for spec in table.used()}
         self._ledger = ledger
         self._store = store
         self._run_id = run_id
         self._prompts = prompts
-        self._spending, self._tally = Spending(budgets, ledger), Tally()
-        self._stopping = threading.Event()
+        self._purse, self._tally = purse or Purse(), Tally()
+        self._spending = Spending(budgets, ledger, self._purse)
         self._recorder = TapeRecorder(record, _meta(table)) if record else None
         self._budgets = budgets
 
@@ -101,15 +114,34 @@ class LitellmLLM:
         Raises LLMError saying what to set, and ConfigError for a budget on a model whose price nobody knows.
         """
         for client in self._clients.values():
-            if self._budgets.any and client.price_of(1, 1) is None:
-                raise ConfigError(
-                    f"A budget is set, but the price of {client.model} is not known: give it one in FACET_MODELS."
-                )
+            self._check_price(client)
+            self._spending.check("")
             self._probe(client)
+
+    def _check_price(self, client: LitellmClient) -> None:
+        if self._budgets.any and client.price_of(1, 1) is None:
+            raise ConfigError(
+                f"A budget is set, but the price of {client.model} is not known: give it one in FACET_MODELS."
+            )
+
+    def _pause(self, sleep: Callable[[float], object]) -> Callable[[float], None]:
+        """Sleep between two tries, unless this process is about to end."""
+
+        def pause(seconds: float) -> None:
+            self._go_on()
+            sleep(seconds)
+            self._go_on()
+
+        return pause
+
+    def _go_on(self) -> None:
+        if self._stopping.is_set():
+            raise Stopping("This process was asked to stop: run again to go on, nothing is paid twice.")
 
     def _probe(self, client: LitellmClient) -> None:
         began = time.monotonic()
         done = client.complete(_PROBE)
+        self._purse.pay(done.cost)
         parsed = parse(done.raw, _Ready)
         self._note(self._probe_fact(done, time.monotonic() - began, malformed=parsed.value is None))
         if parsed.value is None:
@@ -131,7 +163,7 @@ class LitellmLLM:
         if found := self._cached(key):
             return found
         with self._ledger.claim(f"llm/{key}"):
-            return self._cached(key) or self._buy(question, messages, key, schema)
+            return self._cached(key) or self._buy(question, messages, key, schema, turn)
 
     def _cached(self, key: str) -> Received | None:
         began = time.monotonic()
@@ -142,13 +174,12 @@ class LitellmLLM:
         raw = kept(self._store, fact.reply, prompt_tokens=fact.prompt_tokens, completion_tokens=fact.completion_tokens)
         return Received(raw, fact.reply, "cache", key, time.monotonic() - began, model=fact.model)
 
-    def _buy(self, question: Question, messages: Messages, key: str, schema: type[Reply]) -> Received:
-        if self._stopping.is_set():
-            raise Stopping("This process was asked to stop: run again to go on, nothing is paid twice.")
+    def _buy(self, question: Question, messages: Messages, key: str, schema: type[Reply], turn: int) -> Received:
+        self._go_on()
         self._spending.check(question.subject)
         began = time.monotonic()
         done = self._complete(question, messages, schema)
-        self._spending.paid(done.cost)
+        self._purse.pay(done.cost)
         stored = keep(self._store, done.raw)
         fact = ReplyFact(
             cache_key=key,
@@ -159,8 +190,7 @@ class LitellmLLM:
             completion_tokens=done.raw.completion_tokens,
             cost=done.cost,
         )
-        self._ledger.append([fact])
-        return Received(
+        received = Received(
             done.raw,
             stored,
             "live",
@@ -170,19 +200,29 @@ class LitellmLLM:
             cost=done.cost,
             retries=done.retries,
             waited=done.waited,
+            noted=True,
         )
+        malformed = parse(done.raw, schema).value is None
+        call = call_fact(question, received, turn, malformed=malformed, run_id=self._run_id)
+        # In one transaction: a reply that is in the cache is also in the books.
+        self._ledger.append([fact, call])
+        self._tally.add(call)
+        return received
 
     def _complete(self, question: Question, messages: Messages, schema: type[Reply]) -> Completion:
         """From the call's model, or from the first fall-back that answers after it did not."""
         chain = self._table.chain(question.rendered.call)
-        for spec in chain[:-1]:
+        for place, spec in enumerate(chain, start=1):
+            self._go_on()
+            self._check_price(self._clients[spec.name])
             try:
                 return self._clients[spec.name].complete(messages, schema)
             except LLMError as error:
-                if not error.transient:
+                other = error.transient or isinstance(error, ModelUnavailable)
+                if place == len(chain) or not other:
                     raise
                 log.warning("%s A fall-back is asked.", error)
-        return self._clients[chain[-1].name].complete(messages, schema)
+        raise InvariantError("A call has no model")
 
     def _record(self, question: Question, inputs: dict[str, str], raw: RawReply, turn: int) -> None:
         if self._recorder is None:

@@ -25,8 +25,6 @@ DEEPEST = 100
 MOST_OBJECTS = 20
 SHOWN_ERRORS = 10
 
-_THINKING = re.compile(r"^\s*(?:<think>)?(?P<reasoning>.*?)</think>", re.DOTALL)
-
 
 class RawReply(Value):
     """One reply as received. ``finish`` is the provider's finish_reason (``stop``, ``length``, ...).
@@ -67,10 +65,10 @@ def split_reasoning(text: str) -> tuple[str, str]:
     """(reasoning, answer) of a text that may start with a ``<think>`` block, also one whose opening tag is missing."""
     if text.lstrip().startswith("<think>") and "</think>" not in text:
         return text.strip(), ""
-    found = None if text.lstrip().startswith(("{", "```")) else _THINKING.match(text)
-    if found is None:
+    thought, end, answer = text.partition("</think>")
+    if not end or text.lstrip().startswith(("{", "```")):
         return "", text
-    return found["reasoning"].strip(), text[found.end() :]
+    return thought.lstrip().removeprefix("<think>").strip(), answer
 
 
 def parse(reply: RawReply, schema: type[Reply]) -> Parsed[Reply]:

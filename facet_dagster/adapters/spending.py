@@ -29,32 +29,42 @@ class Budgets:
         return any(limit is not None for limit in (self.run, self.day, self.seed))
 
 
+class Purse:
+    """What one process spent (USD), over all its adapters: each Dagster run makes a new one. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._spent = 0.0
+
+    def pay(self, cost: float | None) -> None:
+        with self._guard:
+            self._spent += cost or 0.0
+
+    @property
+    def spent(self) -> float:
+        with self._guard:
+            return self._spent
+
+
 class Spending:
-    """Counts the paid calls of this process and refuses the next one when a budget is used up. Thread-safe.
+    """Refuses the next call when a budget is used up. Thread-safe.
 
     Calls in flight are not known beforehand, so a budget is overrun by at most those.
     """
 
-    def __init__(self, budgets: Budgets, ledger: Ledger) -> None:
-        self._budgets, self._ledger = budgets, ledger
+    def __init__(self, budgets: Budgets, ledger: Ledger, purse: Purse) -> None:
+        self._budgets, self._ledger, self._purse = budgets, ledger, purse
         self._guard = threading.Lock()
-        self._run = 0.0
         self._warned: set[str] = set()
 
     def check(self, subject: str) -> None:
         """Raises BudgetExceeded, which is not transient: nothing new starts until the budget is raised."""
-        with self._guard:
-            run = self._run
-        self._compare("run", run, self._budgets.run)
+        self._compare("run", self._purse.spent, self._budgets.run)
         if self._budgets.day is not None:
             self._compare("day", self._ledger.total(ModelCallFact, "cost", day=today()), self._budgets.day)
         if self._budgets.seed is not None:
             spent = self._ledger.total(ModelCallFact, "cost", subject=subject)
             self._compare("seed", spent, self._budgets.seed, f" for {subject}")
-
-    def paid(self, cost: float | None) -> None:
-        with self._guard:
-            self._run += cost or 0.0
 
     def _compare(self, what: str, spent: float, limit: float | None, whose: str = "") -> None:
         if limit is None or spent < WARN_AT * limit:

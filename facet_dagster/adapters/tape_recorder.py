@@ -51,6 +51,8 @@ class TapeRecorder:
         file.seek(self._read_to)
         data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
+        if not whole and not self._read_to and data and not line(self._meta).encode().startswith(data[:5]):
+            raise ConfigError(f"{self._path} is no tape and is left alone: point FACET_RECORD to a new file.")
         for entry in read_lines(whole, self._path):
             self._seen[entry.key] = entry
         self._read_to += len(whole)

@@ -33,14 +33,12 @@ Upstream = Callable[[Messages], RawReply]
 log = logging.getLogger(__name__)
 
 _VARYING = (
-    (re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07"), ""),
+    (re.compile(r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b\][^\x07\x1b]{0,1000}\x07"), ""),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?\b"), "<time>"),
     (re.compile(r"\b\d\d:\d\d(:\d\d(\.\d+)?)?\b"), "<time>"),
     (re.compile(r"\b[0-9a-f]{12,64}\b"), "<id>"),
     (re.compile(r"/tmp/[\w.-]+"), "<temporary>"),  # noqa: S108 - a text to look for
     (re.compile(r"\b\d+(\.\d+)?\s?(ms|s|seconds?)\b"), "<duration>"),
-    (re.compile(r"[ \t]+$", re.MULTILINE), ""),
-    (re.compile(r"\n{2,}"), "\n"),
 )
 
 
@@ -48,7 +46,8 @@ def normalised(screen: str) -> str:
     """``screen`` without what differs between two runs of the same commands."""
     for pattern, instead in _VARYING:
         screen = pattern.sub(instead, screen)
-    return screen.strip()
+    lines = (line.rstrip() for line in screen.splitlines())
+    return "\n".join(line for line in lines if line)
 
 
 class TapeServer:
@@ -79,25 +78,30 @@ class TapeServer:
     async def _complete(self, request: Request) -> JSONResponse:
         try:
             body = await request.json()
-            messages = list(body["messages"])
+            messages = body["messages"]
             label = _label(str(body.get("model", "")), request.headers.get("authorization", ""))
-        except (ValueError, KeyError, TypeError):
-            return _error(400, "The body must be JSON with model and messages.")
-        turn = sum(message.get("role") == "assistant" for message in messages)
+            turn = sum(message.get("role") == "assistant" for message in messages)
+            screen = digest(normalised(_text(messages[-1]) if messages else ""))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return _error(400, "The body must be JSON with model and a list of messages.")
+        if body.get("stream"):
+            return _error(400, "A tape is not streamed: ask without stream.")
         try:
-            entry = await run_in_threadpool(self._answer, label, turn, messages)
+            entry = await run_in_threadpool(self._answer, label, turn, screen, messages)
         except FacetError as error:
             return _error(502, str(error))
         if isinstance(entry, str):
             return _error(409, entry)
         return JSONResponse(_completion(entry, str(body.get("model", ""))))
 
-    def _answer(self, label: str, turn: int, messages: Messages) -> TapeTurn | str:
-        """The turn, or what is wrong."""
-        screen = digest(normalised(_text(messages[-1]) if messages else ""))
+    def _answer(self, label: str, turn: int, screen: str, messages: Messages) -> TapeTurn | str:
+        """The turn, or what is wrong. Turns that are not there are asked one after the other, so none is paid twice."""
         entry = self._tape.turns.get((label, turn))
         if entry is None:
-            return self._record(label, turn, screen, messages)
+            with self._guard:
+                entry = self._tape.turns.get((label, turn))
+                if entry is None:
+                    return self._record(label, turn, screen, messages)
         if entry.screen != screen:
             said = f"Turn {turn} of {label}: the program shows something else than when the tape was made"
             if self._strict:
@@ -120,8 +124,7 @@ class TapeServer:
             completion_tokens=raw.completion_tokens,
         )
         self._recorder.append(entry)
-        with self._guard:
-            self._tape.turns[label, turn] = entry
+        self._tape.turns[label, turn] = entry
         return entry
 
 

@@ -1,7 +1,8 @@
 """What N certified tasks will take: yield and cost, projected with intervals from a canary batch that ran to its end.
 
-Two things are resampled, seed by seed, with a fixed start: whether a seed became a certified task, and what its calls
-cost. The part before a seed exists (hypotheses, judgements) is spread over the pairs that the judge accepted.
+Two things are drawn again and again, with a fixed start: the share of seeds that become certified tasks (from its
+posterior under Jeffreys' prior), and what a seed's calls cost (resampled). The part before a seed exists (hypotheses,
+judgements) is spread over the pairs that the judge accepted.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ class Canary(Value):
     seeds: int
     certified: int
     costs: tuple[float, ...]
-    accepted: tuple[bool, ...]
     upstream: float
     pairs: int
     unpriced: int
@@ -68,13 +68,14 @@ def canary(ledger: Ledger, batch: str, certified: Sequence[str]) -> Canary:
     calls = ledger.find(ModelCallFact)
     of_seeds = {fact.key for fact in ledger.find(SeedFact)}
     accepted = {f.candidate for f in ledger.find(CandidateFact) if f.verdict is Verdict.ACCEPTED}
+    if any(c.origin == "tape" for c in calls):
+        raise ConfigError("Here a tape was replayed, at no cost: plan in an installation of its own (FACET_HOME)")
     upstream = sum(c.cost or 0.0 for c in calls if c.subject not in of_seeds and c.call != "probe")
     spent = {key: sum(c.cost or 0.0 for c in calls if c.subject == key) for key in keys}
     return Canary(
         seeds=len(keys),
         certified=len(set(keys) & set(certified)),
         costs=tuple(round(spent[key], 6) for key in keys),
-        accepted=tuple(key in set(certified) for key in keys),
         upstream=round(upstream / max(1, len(accepted)), 6),
         pairs=len(accepted),
         unpriced=sum(c.origin == "live" and c.cost is None for c in calls),
@@ -112,16 +113,15 @@ def project(seen: Canary, *, tasks: int, budget: float, attempts: int, rollout: 
 
 
 def _resampled(seen: Canary) -> tuple[list[float], list[float]]:
-    """Shares of certified seeds and USD for a certified task; one half seed of each kind keeps both from 0 and 1."""
+    """Shares of certified seeds, and USD for a certified task."""
     chance = random.Random("canary")  # noqa: S311 - statistics
-    rows = list(zip(seen.costs, seen.accepted, strict=True))
     average = mean(seen.costs)
     shares, per_task = [], []
     for _ in range(RESAMPLES):
-        drawn = chance.choices(rows, k=len(rows))
-        share = (sum(ok for _, ok in drawn) + 0.5) / (len(drawn) + 1)
+        # The share has no upper or lower end that so few seeds could prove: a draw from its posterior, not a recount.
+        share = chance.betavariate(seen.certified + 0.5, seen.seeds - seen.certified + 0.5)
         shares.append(share)
-        spent = (sum(usd for usd, _ in drawn) + average) / (len(drawn) + 1)
+        spent = (sum(chance.choices(seen.costs, k=len(seen.costs))) + average) / (len(seen.costs) + 1)
         per_task.append((spent + seen.upstream) / share)
     return shares, per_task
 

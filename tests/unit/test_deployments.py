@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,10 @@ def test_one_model_for_everything() -> None:
     [
         ("models: [", "is not YAML"),
         ("- a", "valid dictionary|ModelTable"),
+        ("models: {a: {model: m, deployments: 5}}\ncalls: {default: a}", "deployments"),
+        ("models: {a: {model: m, key_env: sk-1234567}}\ncalls: {default: a}", "key_env"),
+        ("models: {a: {model: m, token: sk-1234567}}\ncalls: {default: a}", "token"),
+        ("models: {a: {model: sk-1234567: [}}", "is not YAML .line 1."),
         ("models: {a: {model: m}}\ncalls: {judge: a}", "give a default"),
         ("models: {a: {model: m}}\ncalls: {default: a, jugde: a}", "there is no call jugde; known are"),
         ("models: {a: {model: m}}\ncalls: {default: b}", "no model called b"),
@@ -68,7 +73,7 @@ def test_one_model_for_everything() -> None:
 def test_a_wrong_file_is_one_sentence_that_names_it(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
         load(tmp_path, text)
-    assert "sk-1234567" not in str(caught.value)
+    assert "sk-1234567" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -95,3 +100,12 @@ def test_a_judge_of_the_authors_family_is_warned_about(tmp_path: Path) -> None:
     assert "azure/gpt-5-mini" in said
     other = WHOLE.replace("azure/gpt-5-mini", "anthropic/claude-sonnet-5")
     assert load(tmp_path, other, AZURE_ONE="k").warnings() == []
+
+
+def test_an_empty_variable_overrules_a_line_of_the_env_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".env").write_text("FACET_MODELS=models.yaml\nFACET_RECORD=tape.jsonl\n")
+    assert Settings(_env_file=tmp_path / ".env").live
+    monkeypatch.setenv("FACET_MODELS", "")
+    monkeypatch.setenv("FACET_RECORD", "")
+    settings = Settings(_env_file=tmp_path / ".env")
+    assert (settings.live, settings.record) == (False, None)

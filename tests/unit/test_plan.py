@@ -12,10 +12,7 @@ from tests.unit.test_cost import SEED, call
 
 def seen(certified: int, seeds: int, cost: float = 1.0, upstream: float = 0.5, **more: int) -> Canary:
     values = {"pairs": 10, "unpriced": 0, **more}
-    accepted = tuple(n < certified for n in range(seeds))
-    return Canary(
-        seeds=seeds, certified=certified, costs=(cost,) * seeds, accepted=accepted, upstream=upstream, **values
-    )
+    return Canary(seeds=seeds, certified=certified, costs=(cost,) * seeds, upstream=upstream, **values)
 
 
 def plan(canary: Canary, *, tasks: int = 100, budget: float = 300.0, attempts: int = 2, rollout: float = 0.5) -> Plan:
@@ -66,5 +63,18 @@ def test_a_canary_is_read_from_the_ledger() -> None:
         [SEED, call("judge", "pair", 1, cost=0.5), call("solution", "k1", 2), call("solution", "k1", 3, cost=None)]
     )
     found = canary(ledger, "b", ["k1", "of another batch"])
-    assert (found.seeds, found.certified, found.costs, found.accepted) == (1, 1, (0.25,), (True,))
+    assert (found.seeds, found.certified, found.costs) == (1, 1, (0.25,))
     assert (found.upstream, found.unpriced) == (0.5, 1)
+
+
+@pytest.mark.parametrize("certified", [1, 5])
+def test_all_of_a_few_is_not_all(certified: int) -> None:
+    share = plan(seen(certified, certified)).share_certified
+    assert share.low < 0.9 * share.high < 1
+
+
+def test_a_replayed_tape_is_no_canary() -> None:
+    ledger = MemoryLedger()
+    ledger.append([SEED, call("solution", "k1", 1, origin="tape", cost=0.0)])
+    with pytest.raises(ConfigError, match="an installation of its own"):
+        canary(ledger, "b", ["k1"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Iterator
@@ -11,12 +12,12 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from facet_dagster.adapters.spending import Budgets
+from facet_dagster.adapters.spending import Budgets, Purse
 from facet_dagster.deployments import Deployment, ModelSpec, Price
 from facet_dagster.domain.facts import ModelCallFact, ReplyFact
 from facet_dagster.errors import BudgetExceeded, ConfigError, LLMError, Stopping
 from tests.fixtures.llm_prompts import GOOD, VARIABLES, ToolReply
-from tests.fixtures.llm_server import LLMServer, fails, says
+from tests.fixtures.llm_server import Answer, LLMServer, fails, says
 from tests.fixtures.llm_world import KEY, World, table
 
 PRICE = Price(input=100, output=1000)  # a reply of the scripted server: 30 tokens in, 4 out
@@ -243,3 +244,110 @@ def test_stopping_lets_calls_in_flight_end_and_begins_none(world: World) -> None
     flying.join(30)
     assert results == [ToolReply(**GOOD)]
     assert [fact.origin for fact in world.ledger.find(ModelCallFact)] == ["live"]
+
+
+@pytest.mark.parametrize("trouble", ["dead", "bad key"])
+def test_one_bad_deployment_of_two_fails_no_call(world: World, other: LLMServer, trouble: str) -> None:
+    other.add([says(GOOD)] * 40)
+    world.server.add([fails(401, "wrong key")] * 40)
+    bad = at(world.server) if trouble == "bad key" else Deployment(model="openai/m", api_base="http://127.0.0.1:1/v1")
+    llm = world.llm_of(table(ModelSpec(name="a", deployments=(bad.model_copy(update={"weight": 9.0}), at(other)))))
+    for attempt in range(20):
+        assert llm.ask("tool", VARIABLES, ToolReply, subject="s", attempt=attempt) == ToolReply(**GOOD)
+    assert len(other.requests) == 20
+    assert len(world.server.requests) <= 3
+
+
+def test_a_single_deployment_keeps_its_limit_too(world: World) -> None:
+    world.server.add([says(GOOD)] * 20)
+    llm = world.llm_of(table(ModelSpec(name="a", deployments=(at(world.server, rpm=3),))), retries=0)
+    refused = []
+    for attempt in range(10):
+        try:
+            llm.ask("tool", VARIABLES, ToolReply, subject="s", attempt=attempt)
+        except LLMError as error:
+            refused.append(error)
+    assert len(world.server.requests) <= 6
+    assert len(refused) == 10 - len(world.server.requests)
+    assert all(error.transient for error in refused)
+
+
+@pytest.mark.parametrize(
+    "trouble", [fails(404, "no such model"), fails(402, "pay first"), fails(429, "empty", code="insufficient_quota")]
+)
+def test_a_model_that_is_not_there_or_not_paid_for_is_replaced_by_its_fall_back(
+    world: World, other: LLMServer, trouble: Answer
+) -> None:
+    world.server.add([trouble])
+    other.add([says(GOOD)])
+    models = table(
+        ModelSpec(name="a", deployments=(at(world.server),), fallbacks=("b",)),
+        ModelSpec(name="b", deployments=(at(other),)),
+    )
+    assert world.llm_of(models).ask("tool", VARIABLES, ToolReply, subject="s") == ToolReply(**GOOD)
+
+
+def test_a_process_has_one_purse_whatever_opens_its_ports(world: World) -> None:
+    world.server.add([says(GOOD)] * 5)
+    purse, budgets = Purse(), Budgets(run=1.5 * COST)
+    for attempt in range(2):
+        llm = world.llm(price=PRICE, budgets=budgets, purse=purse)
+        llm.ask("tool", VARIABLES, ToolReply, subject="s", attempt=attempt)
+    with pytest.raises(BudgetExceeded):
+        world.llm(price=PRICE, budgets=budgets, purse=purse).ask("tool", VARIABLES, ToolReply, subject="s", attempt=2)
+
+
+def test_a_budget_without_a_price_is_refused_without_a_probe_too(world: World) -> None:
+    with pytest.raises(ConfigError, match="price of openai/m is not known"):
+        world.llm(budgets=Budgets(seed=1)).ask("tool", VARIABLES, ToolReply, subject="s")
+    assert world.server.requests == []
+
+
+def test_what_was_paid_is_in_the_books_though_the_tape_cannot_be_written(world: World, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    world.server.add([says(GOOD)])
+    with pytest.raises(ConfigError):
+        world.llm(price=PRICE, record=tmp_path / "file" / "tape").ask("tool", VARIABLES, ToolReply, subject="s")
+    assert world.ledger.total(ModelCallFact, "cost") == pytest.approx(COST)
+
+
+def test_stopping_ends_a_wait_between_two_tries(world: World) -> None:
+    world.server.add([fails(429, retry_after="300"), says(GOOD)])
+    llm = world.llm(sleep=None)
+    failures: list[BaseException] = []
+
+    def ask_it() -> None:
+        try:
+            llm.ask("tool", VARIABLES, ToolReply, subject="s")
+        except Stopping as error:
+            failures.append(error)
+
+    waiting = threading.Thread(target=ask_it)
+    waiting.start()
+    while not world.server.requests:
+        pass
+    llm.stop()
+    waiting.join(30)
+    assert len(failures) == 1
+    assert len(world.server.requests) == 1
+
+
+@pytest.mark.parametrize("count", [-1000, 10**25, "many", None])
+def test_a_count_of_tokens_that_makes_no_sense_is_bounded(world: World, count: object) -> None:
+    answer = json.loads(says(GOOD).body)
+    answer["usage"] = {"prompt_tokens": count, "completion_tokens": count, "total_tokens": count}
+    try:
+        world.ask(Answer(json.dumps(answer).encode()), price=PRICE, retries=0)
+    except LLMError:
+        return
+    (call,) = world.calls()
+    assert 0 < call.prompt_tokens <= 2**31
+    assert call.cost is not None
+    assert call.cost > 0
+
+
+def test_keys_of_other_providers_are_scrubbed_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOGETHERAI_API_KEY", "odd-looking-secret-1")
+    with pytest.raises(LLMError) as caught:
+        world.ask(fails(400, "you sent odd-looking-secret-1"))
+    assert "odd-looking" not in str(caught.value)

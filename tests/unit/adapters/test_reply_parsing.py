@@ -178,3 +178,7 @@ def test_text_that_is_not_utf8_is_made_storable() -> None:
 
 def test_objects_are_the_outermost_ones_longest_first() -> None:
     assert objects('x {"a": {}} y {} z {"b"') == (['{"a": {}}', "{}"], True)
+
+
+def test_a_runaway_of_blanks_is_read_in_no_time() -> None:
+    assert split_reasoning(" " * 2_000_000 + "x") == ("", " " * 2_000_000 + "x")

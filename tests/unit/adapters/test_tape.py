@@ -170,3 +170,11 @@ def test_a_damaged_tape_is_not_recorded_over(written: Callable[..., Path]) -> No
 def test_a_tape_that_cannot_be_written_says_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="FACET_RECORD"):
         TapeRecorder(tmp_path, META).append(PIN)
+
+
+@pytest.mark.parametrize("content", ["precious notes without an end of line", "precious\nnotes\n"])
+def test_a_file_that_is_no_tape_is_left_alone(tmp_path: Path, content: str) -> None:
+    (tmp_path / "notes").write_text(content)
+    with pytest.raises(ConfigError):
+        TapeRecorder(tmp_path / "notes", META).append(PIN)
+    assert (tmp_path / "notes").read_text() == content

@@ -92,7 +92,20 @@ def test_a_missing_turn_is_an_error_that_names_it(tape: Path, model: str, shown:
     assert said in refused.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("body", [b"no json", b"[]", b'{"model": "x"}', b'{"model": "x", "messages": 3}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"no json",
+        b"[]",
+        b'{"model": "x"}',
+        b'{"model": "x", "messages": 3}',
+        b'{"messages": "text"}',
+        b'{"messages": {"a": 1}}',
+        b'{"messages": [3]}',
+        b"[" * 50_000,
+        b'{"messages": [], "stream": true}',
+    ],
+)
 def test_a_body_that_is_no_request(tape: Path, body: bytes) -> None:
     client = TestClient(TapeServer(Tape.load(tape)).app())
     assert client.post("/v1/chat/completions", content=body).status_code == 400
@@ -129,3 +142,7 @@ def test_differences_name_the_entries(tape: Path) -> None:
 def test_a_tape_with_turns_is_written_and_read_back(tape: Path, tmp_path: Path) -> None:
     Tape.load(tape).write(tmp_path / "again.jsonl")
     assert differences(Tape.load(tape), Tape.load(tmp_path / "again.jsonl")) == []
+
+
+def test_a_long_line_of_blanks_is_normalised_in_no_time() -> None:
+    assert normalised("a" + " " * 400_000 + "b\x1b]" * 1000).startswith("a ")
