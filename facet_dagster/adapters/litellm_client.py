@@ -160,10 +160,10 @@ class LitellmClient:
             else:
                 tokens = {"prompt_tokens": raw.prompt_tokens, "completion_tokens": raw.completion_tokens}
                 cost = float(sum(litellm.cost_per_token(model=self.model, **tokens)))
-            # litellm says 0 for what it does not know, once its Router has seen the name. A free model is given price 0.
-            return cost if cost > 0 else None
         except Exception:  # noqa: BLE001 - litellm raises whatever for a model whose price it does not know
             return None
+        # It says 0, too, once its Router has seen the name. A model that is free is given a price of 0 in the file.
+        return cost if cost > 0 else None
 
     def _read(self, litellm: Any, messages: list[dict[str, str]], response: Any) -> RawReply:
         if not response.choices:
