@@ -257,7 +257,8 @@ def main() -> None:
     try:
         app()
     except FacetError as error:
-        err.print(f"[red]facet:[/red] {error}", soft_wrap=True)
+        full = "" if isinstance(error, ConfigError) else connect.full_disk(load_settings())
+        err.print(f"[red]facet:[/red] {full or error}", soft_wrap=True)
         sys.exit(1)
 
 

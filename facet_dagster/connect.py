@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStor
 from facet_dagster.settings import ROOT, Settings
 
 COLLECTION = "skills"
+FULL_BYTES = 64 * 2**20  # PostgreSQL stops when it cannot make its next log file of 16 MiB
 _PURSE = Purse()  # of this process: every Dagster run opens ports of its own
 
 
@@ -115,6 +117,15 @@ def describe_tape(settings: Settings) -> str:
     """Which model answered on the tape, how, and when."""
     meta = Tape.load(settings.tape).meta
     return f"{settings.tape.name} (made {meta.made} by {meta.model}: {meta.how})"
+
+
+def full_disk(settings: Settings) -> str:
+    """A sentence when the disk of this installation is full, else nothing: few programs say so when they fail of it."""
+    home = next(path for path in (settings.home, *settings.home.parents) if path.exists())
+    free = shutil.disk_usage(home).free
+    if free >= FULL_BYTES:
+        return ""
+    return f"The disk that holds {settings.home} is full ({free // 2**20} MiB free): free some space and run again."
 
 
 def stop_postgres(settings: Settings) -> None:

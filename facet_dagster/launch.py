@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from rich.console import Console
 from assets._dagster import OWNER_TAG
 from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.child import INTERRUPTED
-from facet_dagster.connect import open_ledger, open_store, probe_llm
+from facet_dagster.connect import full_disk, open_ledger, open_store, probe_llm
 from facet_dagster.definitions import defs
 from facet_dagster.domain.facts import SeedFact
 from facet_dagster.domain.ids import bucket_keys
@@ -164,6 +165,15 @@ def _die_with(parent: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _unforeseen(error: Exception, settings: Settings) -> str:
+    log = settings.home / "log" / "unforeseen.log"
+    with suppress(OSError):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    line = next(iter(str(error).strip().splitlines()), "")
+    return full_disk(settings) or f"{type(error).__name__}: {line[:300]}. The whole story is in {log}."
+
+
 @contextmanager
 def _watch(instance: dg.DagsterInstance) -> Iterator[None]:
     """Look for killed runs now and then: one of them may hold the place in a pool that this process waits for."""
@@ -201,6 +211,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
     except FacetError as error:
         console.print(f"[red]facet:[/red] {error}", soft_wrap=True)
+        return 1
+    except Exception as error:  # noqa: BLE001 - the last resort: one sentence, and the whole story in a file
+        console.print(f"[red]facet:[/red] {_unforeseen(error, load_settings())}", soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         console.print("Stopped. Run again to go on: what was computed and paid for is kept.", soft_wrap=True)

@@ -198,6 +198,12 @@ class LitellmClient:
             )
         if _out_of_credit(error):
             return ModelUnavailable(f"The account behind {self.model} has no credit left: top it up.{said}")
+        if "Connection error" in str(error):
+            where = " or ".join(d.api_base or "its provider's address" for d in self.spec.deployments)
+            return LLMError(
+                f"Model {self.model} cannot be reached at {where}: check that it runs, and FACET_API_BASE.",
+                transient=True,
+            )
         if _may_pass(error):
             return LLMError(
                 f"Model {self.model} did not answer in {self._retries + 1} tries (last status {status}).{said}",
