@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from facet_dagster import connect, proof, webui
@@ -258,7 +259,7 @@ def main() -> None:
         app()
     except FacetError as error:
         full = "" if isinstance(error, ConfigError) else connect.full_disk(load_settings())
-        err.print(f"[red]facet:[/red] {full or error}", soft_wrap=True)
+        err.print(f"[red]facet:[/red] {escape(full or str(error))}", soft_wrap=True)
         sys.exit(1)
 
 

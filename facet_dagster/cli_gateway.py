@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from facet_dagster import connect, webui
@@ -21,7 +22,7 @@ from facet_dagster.adapters.tape_diff import differences
 from facet_dagster.adapters.tape_server import serve
 from facet_dagster.child import run_child
 from facet_dagster.deployments import Price
-from facet_dagster.domain.facts import ReplyFact
+from facet_dagster.domain.facts import ReplyFact, StageFact
 from facet_dagster.errors import ConfigError
 from facet_dagster.reports.cost import Cost, Spent
 from facet_dagster.reports.cost import cost as cost_report
@@ -55,6 +56,11 @@ def record(tape: Path, batch: str = "recorded", seeds: Seeds = 0) -> None:
     settings = load_settings()
     if not settings.live:
         raise ConfigError("Recording needs a model: set FACET_MODEL or FACET_MODELS")
+    if not tape.exists() and connect.open_ledger(settings).find(StageFact, stage="scenario_hypotheses"):
+        raise ConfigError(
+            "Here stages are settled already, which ask nothing again, so the tape would lack them: record in a new"
+            " installation (FACET_HOME)"
+        )
     raise typer.Exit(_run(batch, seeds, FACET_RECORD=str(tape.absolute())))
 
 
@@ -132,7 +138,7 @@ def export(file: Path, call: Call = "", model: Model = "", json_: Json = False) 
             reply = json.loads(store.get(fact.reply))
             lines.write(json.dumps({**fact.model_dump(mode="json"), "reply": reply}, ensure_ascii=False) + "\n")
     aside.replace(file)
-    say({"replies": len(facts)}, lambda: out.print(f"{len(facts)} replies in {file}"), as_json=json_)
+    say({"replies": len(facts)}, lambda: out.print(f"{len(facts)} replies in {file}", markup=False), as_json=json_)
 
 
 @cache_app.command()
@@ -236,5 +242,5 @@ def _table(title: str, lines: list[Spent]) -> Table:
         table.add_column(column, justify="right")
     for s in lines:
         numbers = (s.calls, s.paid, s.malformed, s.retries, s.prompt_tokens, s.completion_tokens)
-        table.add_row(s.name, *(f"{number:,}" for number in numbers), f"{s.cost:.4f}")
+        table.add_row(escape(s.name), *(f"{number:,}" for number in numbers), f"{s.cost:.4f}")
     return table

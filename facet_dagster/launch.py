@@ -23,6 +23,7 @@ from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_START_TAG,
 )
 from rich.console import Console
+from rich.markup import escape
 
 from assets._dagster import OWNER_TAG
 from facet_dagster.adapters.process_owner import current_owner
@@ -153,7 +154,7 @@ def _report(run: Any, instance: dg.DagsterInstance, asset: str, *rest: Any) -> R
         text += f", {ran.rejected} rejected"
     console.print(f"  {asset:<20} {text}  [dim]{time.monotonic() - began:.1f} s[/dim]")
     if ran.error:
-        console.print(f"  [red]{asset} failed:[/red] {ran.error}", soft_wrap=True)
+        console.print(f"  [red]{asset} failed:[/red] {escape(ran.error)}", soft_wrap=True)
     return ran
 
 
@@ -210,10 +211,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 settings, ledger, instance, batch=options.batch, count=options.count, until=options.until
             )
     except FacetError as error:
-        console.print(f"[red]facet:[/red] {error}", soft_wrap=True)
+        console.print(f"[red]facet:[/red] {escape(str(error))}", soft_wrap=True)
         return 1
     except Exception as error:  # noqa: BLE001 - the last resort: one sentence, and the whole story in a file
-        console.print(f"[red]facet:[/red] {_unforeseen(error, load_settings())}", soft_wrap=True)
+        console.print(f"[red]facet:[/red] {escape(_unforeseen(error, load_settings()))}", soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         console.print("Stopped. Run again to go on: what was computed and paid for is kept.", soft_wrap=True)

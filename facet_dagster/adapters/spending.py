@@ -13,6 +13,7 @@ from facet_dagster.errors import BudgetExceeded
 from facet_dagster.ports import Ledger
 
 WARN_AT = 0.8
+COUNTED = ("calls", "hits", "retries", "waited", "malformed", "prompt_tokens", "completion_tokens", "cost")
 log = logging.getLogger(__name__)
 
 
@@ -84,7 +85,7 @@ class Tally:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._numbers: Counter[str] = Counter()
+        self._numbers: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
 
     def add(self, fact: ModelCallFact) -> None:
         with self._guard:

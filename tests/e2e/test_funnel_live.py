@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from facet_dagster.adapters.tape import Tape
+from facet_dagster.connect import dagster_environment
+from facet_dagster.settings import load_settings
 from tests.e2e.conftest import HOW, REGENERATE, SKILLS, TAPE, Installation, Live, installation
 
 pytestmark = [pytest.mark.docker, pytest.mark.postgres]
@@ -91,11 +95,30 @@ def test_the_key_stands_nowhere(live: Live, tmp_path: Path) -> None:
     secret = live.installation.settings["FACET_API_KEY"].encode()
     live.installation.json("export", "harbor", str(tmp_path))
     assert secret not in live.tape.read_bytes()
-    for folder in (tmp_path, live.installation.home / "artifacts", live.installation.home / "dagster"):
+    for folder in (tmp_path, live.installation.home):
         for path in folder.rglob("*"):
             assert not path.is_file() or secret not in path.read_bytes(), path
-    for path in (live.installation.home / "postgres").rglob("*"):
-        assert not path.is_file() or secret not in path.read_bytes(), path
+
+
+def test_counters_of_model_calls_stand_on_the_asset(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in live.installation.environment().items():
+        if name.startswith("FACET_"):
+            monkeypatch.setenv(name, value)
+    for name, value in dagster_environment(load_settings(), os.environ).items():
+        monkeypatch.setenv(name, value)
+    with dg.DagsterInstance.get() as instance:
+        found = instance.fetch_observations(dg.AssetKey("task_draft"), limit=10).records
+    numbers = [{k: v.value for k, v in r.asset_observation.metadata.items()} for r in found if r.asset_observation]
+    assert {"llm/calls", "llm/hits", "llm/retries", "llm/waited", "llm/malformed"} <= set(numbers[-1])
+    assert sum(number["llm/calls"] for number in numbers) == sum(
+        line["calls"] for line in live.installation.json("cost")["stages"] if line["name"] == "task_draft"
+    )
+
+
+def test_recording_where_stages_are_settled_is_refused(live: Live, tmp_path: Path) -> None:
+    done = live.installation.call("tape", "record", str(tmp_path / "new.jsonl"))
+    assert done.returncode == 1
+    assert "record in a new installation" in " ".join(done.stderr.split())
 
 
 def test_the_shipped_tape_is_what_was_recorded(live: Live) -> None:
