@@ -59,11 +59,14 @@ class Spending:
         self._warned: set[str] = set()
 
     def check(self, subject: str) -> None:
-        """Raises BudgetExceeded, which is not transient: nothing new starts until the budget is raised."""
+        """Raises BudgetExceeded, which is not transient: nothing new starts until the budget is raised.
+
+        An empty ``subject`` is a call that nobody pays for alone, such as a probe.
+        """
         self._compare("run", self._purse.spent, self._budgets.run)
         if self._budgets.day is not None:
             self._compare("day", self._ledger.total(ModelCallFact, "cost", day=today()), self._budgets.day)
-        if self._budgets.seed is not None:
+        if self._budgets.seed is not None and subject:
             spent = self._ledger.total(ModelCallFact, "cost", subject=subject)
             self._compare("seed", spent, self._budgets.seed, f" for {subject}")
 

@@ -105,6 +105,13 @@ def test_a_seed_has_a_budget_of_its_own(world: World) -> None:
     assert ask(world, 1, Budgets(seed=COST), subject="another") == ToolReply(**GOOD)
 
 
+def test_probes_use_up_no_seeds_budget(world: World) -> None:
+    world.server.add([says({"ready": True})] * 5)
+    for _ in range(5):
+        world.llm(price=PRICE, budgets=Budgets(seed=COST)).probe()
+    assert world.ledger.total(ModelCallFact, "cost", subject="") > COST
+
+
 def test_a_warning_comes_once_before_the_end(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.server.add([says(GOOD)] * 3)
     llm = world.llm(price=PRICE, budgets=Budgets(run=3.3 * COST))
@@ -182,7 +189,7 @@ def test_a_wrong_key_is_not_hidden_by_a_fall_back(world: World, other: LLMServer
 def test_deployments_share_the_work_by_weight(world: World, other: LLMServer) -> None:
     for server in (world.server, other):
         server.add([says(GOOD)] * 60)
-    spec = ModelSpec(name="a", deployments=(at(world.server, weight=9), at(other, weight=1)))
+    spec = ModelSpec(name="a", deployments=(at(world.server, weight=3), at(other, weight=1)))
     llm = world.llm_of(table(spec))
     for attempt in range(60):
         llm.ask("tool", VARIABLES, ToolReply, subject="s", attempt=attempt)
