@@ -52,7 +52,10 @@ Seeds = Annotated[int, typer.Option(min=0, help="Seeds the batch shall hold; 0: 
 
 @tape_app.command()
 def record(tape: Path, batch: str = "recorded", seeds: Seeds = 0) -> None:
-    """Run the funnel live over what was ingested, and record every reply, also cached ones, on TAPE."""
+    """Run the funnel live over what was ingested, and record every reply on TAPE, also those that are cached.
+
+    Stages that are settled ask nothing: a new tape needs a new installation.
+    """
     settings = load_settings()
     if not settings.live:
         raise ConfigError("Recording needs a model: set FACET_MODEL or FACET_MODELS")

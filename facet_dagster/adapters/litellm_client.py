@@ -103,8 +103,8 @@ class LitellmClient:
     def _request(self, litellm: Any, messages: list[dict[str, str]], schema: type[BaseModel] | None) -> Any:
         import openai
 
-        native = schema is not None and self._native(litellm)
-        form = {"response_format": _response_format(schema)} if native and schema else {}
+        wanted = schema if schema is not None and self._native(litellm) else None
+        form = {"response_format": _response_format(wanted)} if wanted is not None else {}
         try:
             return self._send(litellm, messages, form)
         except openai.BadRequestError as error:
