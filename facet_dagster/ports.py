@@ -116,7 +116,10 @@ class VectorStore(Protocol):
 
 @dataclass(frozen=True)
 class BuildContext:
-    """Files of a build, ``Dockerfile`` included: relative path -> bytes. Paths in ``executable`` get mode 755."""
+    """Files of a build, ``Dockerfile`` included: relative path -> bytes. Paths in ``executable`` get mode 755.
+
+    A ``.dockerignore`` among them leaves files out, as ``docker build`` would.
+    """
 
     files: Mapping[str, bytes]
     executable: frozenset[str] = frozenset()
@@ -124,16 +127,23 @@ class BuildContext:
 
 @dataclass(frozen=True)
 class Built:
-    """``image`` is a tag made of the context's hash; ``reused`` when it was there already."""
+    """``image`` is a tag made of the context's hash; ``reused`` when it was there already.
+
+    ``executed`` counts the instructions that ran; 0 when the builder's cache held every layer.
+    """
 
     image: str
     reused: bool
     seconds: float
+    executed: int = 0
 
 
 @dataclass(frozen=True)
 class BuildFailed:
-    """The Dockerfile's fault, not the engine's. ``log_tail`` is bounded plain text."""
+    """The context's fault, not the engine's. ``log_tail`` is bounded plain text.
+
+    ``step`` is the failing instruction, or ``context``, ``Dockerfile``, ``timeout``, ``memory``.
+    """
 
     step: str
     exit_code: int | None
@@ -154,7 +164,11 @@ class ImageInfo:
 
 @dataclass(frozen=True)
 class Put:
-    """An archive (uncompressed tar) unpacked below ``target`` before the program starts."""
+    """An archive (uncompressed tar) unpacked below ``target`` before the program starts.
+
+    The folders it fills (``target``, or with target ``/`` the archive's top folders) are absent or empty in the
+    image. Names, links and owners come from the archive; a name that would leave ``target`` is a SandboxError.
+    """
 
     target: str
     archive: bytes
@@ -162,10 +176,13 @@ class Put:
 
 @dataclass(frozen=True)
 class Run:
-    """One program in one fresh container, without network, removed afterwards.
+    """One fresh container without network, removed afterwards, and the program in it.
 
-    ``argv`` is the container's command under an init; ``collect`` are absolute paths read back as
-    archives after it ended. All limits of ``limits`` are enforced, with the whole process tree killed.
+    ``argv`` runs under an init, as ``user`` (name or uid[:gid]) in ``workdir``; the image's entrypoint does not.
+    ``collect`` are absolute paths read back after the program ended; ``outbox`` are absolute folders, absent or
+    empty in the image, that are made empty and writable for everybody before the start and then read back like
+    ``collect``. All of ``limits`` is enforced, with the whole process tree killed. ``subject`` and ``attempt``
+    (a repair round) become labels.
     """
 
     image: str
@@ -176,13 +193,15 @@ class Run:
     env: Mapping[str, str] = field(default_factory=dict)
     put: tuple[Put, ...] = ()
     collect: tuple[str, ...] = ()
+    outbox: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    attempt: int = 0
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """``collected`` maps each path of ``Run.collect`` to an archive of regular files, folders and links
-    below it (names relative to the path's parent), or None when the path does not exist."""
+    """``collected`` maps each path of ``Run.collect`` and ``Run.outbox`` to an archive of regular files, folders
+    and links below it (names relative to the path's parent), or None when the path does not exist."""
 
     program: ExecResult
     collected: Mapping[str, bytes | None]
@@ -198,20 +217,77 @@ class Reaped:
     volumes: tuple[str, ...] = ()
 
 
-class Sandbox(Protocol):
-    """A container engine for hostile code. A program that fails is data; SandboxError is engine trouble."""
+class Session(Protocol):
+    """A container that lives until its block ends: services run in it, people look into it."""
 
-    def build(self, context: BuildContext, *, subject: str, seconds: float = 600.0) -> Built | BuildFailed:
-        """Build once per content. A build over ``seconds`` is a BuildFailed with step ``timeout``."""
+    def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        user: str = "root",
+        workdir: str = "/",
+        env: Mapping[str, str] | None = None,
+        seconds: float = 60.0,
+    ) -> ExecResult:
+        """Run one program beside what runs there; its output is capped like the container's.
+
+        A program that is not there, fails, or is killed is data (126 and 127: it could not start). One that
+        takes more than ``seconds`` ends the whole container, since nothing else ends its children: End.TIMEOUT,
+        and every later ``exec`` is a SandboxError. Raises SandboxError when the engine or the container is gone.
+        """
         ...
 
-    def run(self, run: Run) -> RunOutcome: ...
+    def collect(self, path: str) -> bytes | None:
+        """Archive of ``path`` as in RunOutcome; None when absent. Also after the container ended.
+
+        Raises SandboxError when it is over the limits of the session.
+        """
+        ...
+
+
+class Sandbox(Protocol):
+    """A container engine for hostile code: what runs there is data, what the engine does wrong is SandboxError.
+
+    A SandboxError with ``transient`` may pass: it is raised after bounded retries, never costs a task anything,
+    and the partition is computed again. Times are seconds, sizes bytes. Every method is thread-safe, and two
+    processes on one engine never disturb each other. Nothing made here outlives its call but images.
+    ``adapters/sandbox_contract.py`` is this page as checks; ``facet sandbox selfcheck`` runs them.
+    """
+
+    def build(
+        self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0
+    ) -> Built | BuildFailed:
+        """Build once per content, over all processes. A failed build leaves nothing.
+
+        A build over ``seconds`` is a BuildFailed with step ``timeout``, one over its memory ``memory``, a context
+        over its limits ``context``. Raises SandboxError, also when the engine's disk is too full to begin.
+        """
+        ...
+
+    def run(self, run: Run) -> RunOutcome:
+        """Run one program in one container and remove it. What is too much to collect is End.DISK.
+
+        Raises SandboxError: no such image, no engine, an engine that lost the container, a disk that is full.
+        """
+        ...
+
+    def open(self, run: Run) -> AbstractContextManager[Session]:
+        """Start ``run.argv``, which should stay, and keep the container for the block, ``limits.seconds`` at most.
+
+        ``run.collect`` is not read: ask the session. Raises SandboxError, also when the program cannot start.
+        """
+        ...
 
     def read(self, image: str, path: str, limits: Limits | None = None) -> bytes | None:
-        """Archive of ``path`` from a container of ``image`` that is created and never started; None if absent."""
+        """Archive of ``path`` from a container of ``image`` that is created and never started; None if absent.
+
+        Raises SandboxError, also when it is over ``limits``.
+        """
         ...
 
-    def image(self, name: str) -> ImageInfo | None: ...
+    def image(self, name: str) -> ImageInfo | None:
+        """What is known of an image; None when the engine has none of that name."""
+        ...
 
     def hold(self, image: str) -> AbstractContextManager[bool]:
         """Keep the image from being removed by anybody during the block; gives whether it is there.
