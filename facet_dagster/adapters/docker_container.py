@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, cast
 
 import requests
@@ -35,6 +35,9 @@ _IMAGE_FAULTS = (
     "executable file not found",
     "exec format error",
 )
+
+
+Size = Callable[[int], int]
 
 
 class _HostFull:
@@ -75,10 +78,13 @@ class Container:
             with engine_errors("put files into a container"), image_faults():
                 self._engine.api.put_archive(self.id, "/", pack_members(members))
 
-    def execute(self, limits: Limits) -> ExecResult:
-        """Start the program and wait for its end, or for the end of its limits. Raises CannotStart."""
+    def execute(self, limits: Limits, beside: Size | None = None) -> ExecResult:
+        """Start the program and wait for its end, or for the end of its limits. Raises CannotStart.
+
+        ``beside`` gives the bytes that it wrote elsewhere than into the container, and stops counting over ``most``.
+        """
         self._start()
-        with Watchdog[End | _HostFull](limits.seconds, lambda t: self._over(limits, t), self.kill) as dog:
+        with Watchdog[End | _HostFull](limits.seconds, lambda t: self._over(limits, t, beside), self.kill) as dog:
             with engine_errors("wait for a container"):
                 self._engine.api.wait(self.id, timeout=int(limits.seconds) + CALL_SECONDS)
             seconds = dog.elapsed
@@ -89,10 +95,6 @@ class Container:
         return ExecResult(
             end=dog.reason or _end_of(state, code), exit_code=code, output=self._output(limits.output), seconds=seconds
         )
-
-    def collect(self, paths: tuple[str, ...], limits: Limits) -> dict[str, bytes | None]:
-        """Sanitised archive of each path, None where there is nothing. Raises ArchiveTooLarge."""
-        return {path: self.read(path, limits) for path in paths}
 
     def read(self, path: str, limits: Limits) -> bytes | None:
         """Sanitised archive of one path, or None. Raises ArchiveTooLarge when over ``limits``."""
@@ -129,14 +131,14 @@ class Container:
                 raise
         self.started = True
 
-    def _over(self, limits: Limits, elapsed: float) -> End | _HostFull | None:
+    def _over(self, limits: Limits, elapsed: float, beside: Size | None) -> End | _HostFull | None:
         if elapsed >= limits.seconds:
             return End.TIMEOUT
         with contextlib.suppress(SandboxError), engine_errors("measure a container"):
             api = self._engine.api
             answer = api._get(api._url("/containers/{0}/json", self.id), params={"size": "1"})
             written = int(answer.json().get("SizeRw") or 0)
-            if written > limits.disk:
+            if written + _measured(beside, limits.disk) > limits.disk:
                 return End.DISK
             return _HostFull() if self._engine.disk_is_short(_RESERVE_GIB) else None
         return None
@@ -179,6 +181,13 @@ class Container:
                 return
             api._raise_for_status(response)
             yield response
+
+
+def _measured(size: Size | None, most: int) -> int:
+    try:
+        return size(most) if size else 0
+    except ArchiveTooLarge:  # folders nested so deep that they cannot be counted
+        return most + 1
 
 
 def _end_of(state: Mapping[str, Any], code: int) -> End:

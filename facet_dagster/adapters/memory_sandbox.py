@@ -34,7 +34,7 @@ def ended(
 
 def succeed(run: Run) -> RunOutcome:
     """The default script: every program succeeds and leaves nothing."""
-    return ended(collected=dict.fromkeys(run.collect))
+    return ended(collected=dict.fromkeys((*run.collect, *run.outbox)))
 
 
 @dataclass
@@ -68,8 +68,10 @@ class MemorySandbox:
         self.runs: list[Run] = []
         self.reads: list[tuple[str, str]] = []
 
-    def build(self, context: BuildContext, *, subject: str, seconds: float = 600.0) -> Built | BuildFailed:
-        del seconds
+    def build(
+        self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0
+    ) -> Built | BuildFailed:
+        del attempt, seconds
         dockerfile = context.files.get("Dockerfile", b"").decode(errors="replace")
         with self._guard:
             self.builds.append((subject, context))
