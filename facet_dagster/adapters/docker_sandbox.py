@@ -21,12 +21,13 @@ from facet_dagster.adapters.docker_labels import OWNER, RUN, SUBJECT
 from facet_dagster.adapters.docker_limits import host_config
 from facet_dagster.adapters.docker_pause import PauseNetworks
 from facet_dagster.adapters.docker_reaper import Reaper, remove_image
+from facet_dagster.adapters.docker_session import opened
 from facet_dagster.adapters.docker_slots import Slots, default_slots_dir, one_at_a_time
 from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, Member, pack, placed
 from facet_dagster.domain.trial import End, Limits
 from facet_dagster.errors import SandboxError
-from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Put, Reaped, Run, RunOutcome
+from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Put, Reaped, Run, RunOutcome, Session
 
 _RETRIES = 2
 _BUILD_LIMITS = Limits(memory=4 * 1024**3, cpus=2.0)
@@ -60,6 +61,8 @@ class DockerSandbox:
         self._slots_dir = slots_dir or default_slots_dir()
         self._build_slots = Slots(self._slots_dir, "build", build_slots)
         self._trial_slots = Slots(self._slots_dir, "trial", trial_slots)
+        # Slots of their own: a block that holds a session open may run a trial inside it.
+        self._session_slots = Slots(self._slots_dir, "session", trial_slots)
         self._holds = Holds(self._slots_dir)
         self._engine = Engine(workers)
         self._builder = Builder(self._engine, classic=classic_builder)
@@ -105,6 +108,15 @@ class DockerSandbox:
                     self._pauses.forget(slot)
                     time.sleep(0.2 * 2**attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    @contextlib.contextmanager
+    def open(self, run: Run) -> Iterator[Session]:
+        members = _placed(run.put)
+        with (
+            self._session_slots.take(),
+            opened(self._engine, run, members, lambda: self._container(run, "none")) as made,
+        ):
+            yield made
 
     def read(self, image: str, path: str, limits: Limits | None = None) -> bytes | None:
         run = Run(image=image, argv=("true",), subject="read", limits=limits or Limits())
