@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 import uuid
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,22 +14,23 @@ from typing import Any
 from docker.errors import APIError
 
 from facet_dagster.adapters.docker_build import Builder, BuildNetwork, BuildOrder
-from facet_dagster.adapters.docker_container import CannotStart, Container, image_faults
+from facet_dagster.adapters.docker_container import CannotStart, Container
+from facet_dagster.adapters.docker_containers import Containers, Mounts, labels_of
 from facet_dagster.adapters.docker_context import REPOSITORY, content_tag, external_bases
 from facet_dagster.adapters.docker_disk import DiskGuard, DiskLimits
 from facet_dagster.adapters.docker_engine import NOT_FOUND, Engine, engine_errors, retried
-from facet_dagster.adapters.docker_exchange import Cargo, SharedFolders, sees_our_files
-from facet_dagster.adapters.docker_labels import ATTEMPT, DEPLOYMENT, OWNER, RUN, SUBJECT
-from facet_dagster.adapters.docker_limits import host_config
+from facet_dagster.adapters.docker_exchange import Cargo
+from facet_dagster.adapters.docker_labels import DEPLOYMENT, OWNER, RUN
 from facet_dagster.adapters.docker_pause import PauseNetworks
 from facet_dagster.adapters.docker_reaper import Reaper, remove_image
+from facet_dagster.adapters.docker_session import opened
 from facet_dagster.adapters.docker_share import EngineShare
 from facet_dagster.adapters.docker_slots import default_slots_dir
 from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, pack
 from facet_dagster.domain.trial import End, Limits
 from facet_dagster.errors import SandboxError
-from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome
+from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome, Session
 
 _BUILD_LIMITS = Limits(memory=4 * 1024**3, cpus=2.0)
 
@@ -70,9 +69,8 @@ class DockerSandbox:
         self._builder = Builder(self._engine, classic=classic_builder)
         self._pauses = PauseNetworks(self._engine, pause_image, self._labels)
         self._slots_dir, self._slot_counts = slots_dir or default_slots_dir(), (build_slots, trial_slots)
-        self._disk_limits, self._pause_image = disk or DiskLimits(), pause_image
-        self._trying = threading.Lock()
-        self._sees: bool | None = None if shared_folders else False
+        self._disk_limits = disk or DiskLimits()
+        self._mounts = Mounts(pause_image, wanted=shared_folders)
         # Also at the end of the process, when nobody called close().
         self._finalizer = weakref.finalize(self, _close, self._pauses, self._engine)
 
@@ -96,7 +94,7 @@ class DockerSandbox:
         except ArchiveError as error:
             return BuildFailed("context", None, str(error), time.monotonic() - began)
         tag = content_tag(context, {name: ident for name, ident in bases.items() if ident})
-        labels = self._labels_of(subject, attempt)
+        labels = labels_of(self._labels, subject, attempt)
         with self._share.alone_with(tag):
             if self._image_id(tag) is not None:
                 return Built(tag, reused=True, seconds=time.monotonic() - began)
@@ -108,13 +106,20 @@ class DockerSandbox:
             # A program reaches nothing outside of its container, so one that was lost is run again.
             return retried(self._engine, self._patience, lambda: self._run(run, cargo, slot))
 
+    @contextlib.contextmanager
+    def open(self, run: Run) -> Iterator[Session]:
+        cargo = Cargo.of(run)
+        with self._share.sessions.take():
+            self._disk.before_run()
+            with opened(self._engine, run, lambda: self._containers.filled(run, cargo, "none")) as session:
+                yield session
+
     def read(self, image: str, path: str, limits: Limits | None = None) -> bytes | None:
         run = Run(image=image, argv=("true",), subject="read", limits=limits or Limits())
-        with self._container(run, None) as container:
-            try:
-                return container.read(path, run.limits)
-            except ArchiveTooLarge as error:
-                raise SandboxError(f"{path} of image {image} is over its limits: {error}") from error
+        try:
+            return retried(self._engine, self._patience, lambda: self._read(run, path))
+        except ArchiveTooLarge as error:
+            raise SandboxError(f"{path} of image {image} is over its limits: {error}") from error
 
     def image(self, name: str) -> ImageInfo | None:
         found = self._inspect(name)
@@ -148,6 +153,10 @@ class DockerSandbox:
         return EngineShare(self._engine, self._slots_dir, self._owner, builds=builds, trials=trials)
 
     @cached_property
+    def _containers(self) -> Containers:
+        return Containers(self._engine, self._share.exchange, self._labels, self._mounts)
+
+    @cached_property
     def _disk(self) -> DiskGuard:
         return DiskGuard(self._engine, self._share.holds, self._disk_limits, self._share.folder)
 
@@ -175,63 +184,17 @@ class DockerSandbox:
     def _run(self, run: Run, cargo: Cargo, slot: int) -> RunOutcome:
         self._disk.before_run()
         try:
-            with self._shared(run, cargo) as shared, self._container(run, slot, shared) as container:
-                if shared is None:
-                    container.put(cargo.members)
-                return _outcome(container, run, shared)
+            with self._containers.filled(run, cargo, self._pauses.network(slot)) as container:
+                return _outcome(container, run)
         except CannotStart as fault:
             return RunOutcome(fault.result, dict.fromkeys((*run.collect, *run.outbox)))
         except SandboxError:
             self._pauses.forget(slot)  # it may be what is broken
             raise
 
-    def _shared(self, run: Run, cargo: Cargo) -> AbstractContextManager[SharedFolders | None]:
-        if not cargo.folders or not self._mounts_work(run.image):
-            return contextlib.nullcontext()
-        return self._share.exchange.shared(cargo)
-
-    def _mounts_work(self, image: str) -> bool:
-        with self._trying:
-            if self._sees is None:
-                trusted = self._pause_image if self._pause_image and self._image_id(self._pause_image) else image
-                self._sees = sees_our_files(self._engine, self._share.exchange, trusted, self._labels)
-            return self._sees
-
-    @contextlib.contextmanager
-    def _container(self, run: Run, slot: int | None, shared: SharedFolders | None = None) -> Iterator[Container]:
-        """A container that is removed on every way out; a failing removal never hides an earlier error."""
-        network = "none" if slot is None else self._pauses.network(slot)
-        container = Container(self._engine, self._create(run, network, shared.mounts() if shared else []))
-        try:
-            yield container
-        except BaseException:
-            with contextlib.suppress(SandboxError):
-                container.remove()
-            raise
-        container.remove()
-
-    def _labels_of(self, subject: str, attempt: int) -> dict[str, str]:
-        return {**self._labels, SUBJECT: subject, ATTEMPT: str(attempt)}
-
-    def _create(self, run: Run, network: str, mounts: list[dict[str, Any]]) -> str:
-        config = host_config(run.limits, user=run.user, network=network, cpus=self._engine.cpus)
-        with engine_errors("create a container"), image_faults():
-            try:
-                created = self._engine.api.create_container(
-                    run.image,
-                    entrypoint=list(run.argv),
-                    user=run.user,
-                    working_dir=run.workdir,
-                    environment=dict(run.env),
-                    labels=self._labels_of(run.subject, run.attempt),
-                    healthcheck={"Test": ["NONE"]},
-                    host_config={**config, "Mounts": mounts},
-                )
-            except APIError as error:
-                if error.status_code == NOT_FOUND and "image" in str(error.explanation).lower():
-                    raise SandboxError(f"Image {run.image} is not on the engine: build it first") from error
-                raise
-        return str(created["Id"])
+    def _read(self, run: Run, path: str) -> bytes | None:
+        with self._containers.bare(run) as container:
+            return container.read(path, run.limits)
 
     def _inspect(self, name: str) -> dict[str, Any] | None:
         with engine_errors(f"inspect image {name}"):
@@ -253,20 +216,15 @@ class DockerSandbox:
         return f"base image {base} is not available; available: {', '.join(names) or 'none'}"
 
 
-def _outcome(container: Container, run: Run, shared: SharedFolders | None) -> RunOutcome:
-    program = container.execute(run.limits, shared.size if shared else None)
+def _outcome(container: Container, run: Run) -> RunOutcome:
+    program = container.execute(run.limits)
     paths = (*run.collect, *run.outbox)
     try:
-        return RunOutcome(program, {path: _collected(container, path, run.limits, shared) for path in paths})
+        return RunOutcome(program, {path: container.collect(path, run.limits) for path in paths})
     except ArchiveTooLarge as error:
         note = f"{program.output}\n[{error} to collect]"
         over = program.model_copy(update={"end": End.DISK, "output": note})
         return RunOutcome(over, dict.fromkeys(paths))
-
-
-def _collected(container: Container, path: str, limits: Limits, shared: SharedFolders | None) -> bytes | None:
-    mounted = shared.collect(path, limits) if shared else None
-    return mounted if mounted is not None else container.read(path, limits)
 
 
 def _close(pauses: PauseNetworks, engine: Engine) -> None:

@@ -19,6 +19,8 @@ class EngineShare:
         self.folder = folder / digest(str(engine.info.get("ID") or ""))[:12]
         self.builds = Slots(self.folder, "build", builds)
         self.trials = Slots(self.folder, "trial", trials)
+        # Slots of their own: a block that holds a session open may run a trial inside it.
+        self.sessions = Slots(self.folder, "session", trials)
         self.holds = Holds(self.folder)
         self.exchange = Exchange(self.folder / "exchange", owner)
 
