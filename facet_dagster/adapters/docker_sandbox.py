@@ -14,7 +14,7 @@ from docker.errors import APIError
 
 from facet_dagster.adapters.docker_build import Builder, BuildNetwork, BuildOrder
 from facet_dagster.adapters.docker_container import CannotStart, Container, image_faults
-from facet_dagster.adapters.docker_context import REPOSITORY, content_tag, external_bases
+from facet_dagster.adapters.docker_context import REPOSITORY, content_tag, external_bases, fetch_line, packable
 from facet_dagster.adapters.docker_engine import NOT_FOUND, Engine, engine_errors
 from facet_dagster.adapters.docker_holds import Holds
 from facet_dagster.adapters.docker_labels import OWNER, RUN, SUBJECT
@@ -29,7 +29,8 @@ from facet_dagster.errors import SandboxError
 from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Put, Reaped, Run, RunOutcome
 
 _RETRIES = 2
-_BUILD_LIMITS = Limits(memory=4 * 1024**3, cpus=2.0)
+_BUILD_LIMITS = Limits(memory=4 * 1024**3, cpus=2.0, pids=1024, disk=4 * 1024**3, archive=256 * 1024**2, entries=20_000)
+_NO_FETCH = "This line has the builder use the network, which is off in builds: put the file into the build context"
 
 
 class DockerSandbox:
@@ -38,7 +39,8 @@ class DockerSandbox:
     ``pause_image`` is a trusted image with ``sleep`` (the base image): with it, trials join the network
     namespace of an idle container, which starts them faster. ``slots_dir`` holds the machine-wide slots.
     A build starts only with ``free_gib`` free on the engine's disk. BuildKit is used unless the engine refuses
-    it or ``classic_builder`` is set.
+    it or ``classic_builder`` is set. ``build_limits`` hold for each step of a build and, ``archive`` and
+    ``entries``, for its context; its seconds come with each call.
     """
 
     def __init__(
@@ -53,10 +55,12 @@ class DockerSandbox:
         trial_slots: int = 4,
         classic_builder: bool = False,
         free_gib: float = 2.0,
+        build_limits: Limits = _BUILD_LIMITS,
     ) -> None:
         self.run_id = uuid.uuid4().hex
         self._labels = {OWNER: owner or current_owner(), RUN: self.run_id}
         self._build_network, self._free_gib = build_network, free_gib
+        self._build_limits = build_limits
         self._slots_dir = slots_dir or default_slots_dir()
         self._build_slots = Slots(self._slots_dir, "build", build_slots)
         self._trial_slots = Slots(self._slots_dir, "trial", trial_slots)
@@ -74,11 +78,14 @@ class DockerSandbox:
     def build(self, context: BuildContext, *, subject: str, seconds: float = 600.0) -> Built | BuildFailed:
         began = time.monotonic()
         dockerfile = context.files.get("Dockerfile", b"").decode(errors="replace")
+        if self._build_network == "none" and (line := fetch_line(dockerfile)):
+            return BuildFailed(line, None, _NO_FETCH, time.monotonic() - began)
         bases = {name: self._image_id(name) for name in external_bases(dockerfile)}
         missing = next((name for name, ident in bases.items() if ident is None), None)
         if missing is not None:
             return BuildFailed(f"FROM {missing}", None, self._missing(missing), time.monotonic() - began)
         try:
+            context = packable(context, self._build_limits)
             tar = pack(context.files, executable=context.executable)
         except ArchiveError as error:
             return BuildFailed("context", None, str(error), time.monotonic() - began)
@@ -86,7 +93,7 @@ class DockerSandbox:
         with one_at_a_time(self._slots_dir, tag.rpartition(":")[2]):
             if self._image_id(tag) is not None:
                 return Built(tag, reused=True, seconds=time.monotonic() - began)
-            return self._build(tag, tar, subject, seconds)
+            return self._build(tag, tar, dockerfile, subject, seconds)
 
     def run(self, run: Run) -> RunOutcome:
         members = _placed(run.put)
@@ -138,25 +145,19 @@ class DockerSandbox:
     def reap(self, *, images: bool = False, everything: bool = False) -> Reaped:
         return Reaper(self._engine, self._holds).reap(images=images, everything=everything)
 
-    def _build(self, tag: str, tar: bytes, subject: str, seconds: float) -> Built | BuildFailed:
+    def _build(self, tag: str, tar: bytes, dockerfile: str, subject: str, seconds: float) -> Built | BuildFailed:
         with self._build_slots.take():
             self._check_disk()
             began = time.monotonic()
-            order = BuildOrder(
-                tag=tag,
-                tar=tar,
-                labels={**self._labels, SUBJECT: subject},
-                seconds=seconds,
-                network=self._build_network,
-                memory=_BUILD_LIMITS.memory,
-                cpus=min(_BUILD_LIMITS.cpus, self._engine.cpus),
-            )
-            failed = self._builder.build(order)
-        if failed is not None:
-            return failed
+            cpus = min(self._build_limits.cpus, self._engine.cpus)
+            limits = self._build_limits.model_copy(update={"seconds": seconds, "cpus": cpus})
+            labels = {**self._labels, SUBJECT: subject}
+            result = self._builder.build(BuildOrder(tag, tar, dockerfile, labels, self._build_network, limits))
+        if isinstance(result, BuildFailed):
+            return result
         if self._image_id(tag) is None:
             raise SandboxError(f"The engine ended the build of {tag} without an image", transient=True)
-        return Built(tag, reused=False, seconds=time.monotonic() - began)
+        return Built(tag, reused=False, seconds=time.monotonic() - began, executed=result)
 
     @contextlib.contextmanager
     def _container(self, run: Run, network: str) -> Iterator[Container]:
