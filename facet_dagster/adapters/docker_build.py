@@ -76,7 +76,8 @@ class Builder:
             guard.wait_until_gone()
         if stopped or log.error:
             self._clean(log)
-        if stopped == "engine disk":
+        # A step that fails of a full disk may end before the watchdog looks.
+        if stopped == "engine disk" or (log.error and not stopped and self._engine.disk_is_short(self._reserve_gib)):
             raise SandboxError("A build used up the free disk space of the Docker Engine and was stopped: free some")
         if log.exit_code == _KILLED and guard.was_out_of_memory():
             stopped = "memory"

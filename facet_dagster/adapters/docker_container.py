@@ -82,7 +82,9 @@ class Container:
             with engine_errors("wait for a container"):
                 self._engine.api.wait(self.id, timeout=int(limits.seconds) + CALL_SECONDS)
             seconds = dog.elapsed
-        if isinstance(dog.reason, _HostFull):
+        # A program that fails of a full disk may end before the watchdog looks.
+        full = dog.reason is None and self._engine.disk_is_short(_RESERVE_GIB)
+        if full or isinstance(dog.reason, _HostFull):
             raise SandboxError("The Docker Engine's disk is nearly full; a program was stopped: free some space")
         state = self._ended_state(killed_by_us=dog.reason is not None)
         code = int(state["ExitCode"])

@@ -10,7 +10,7 @@ from dataclasses import replace
 from docker.utils.build import Pattern
 from docker.utils.fnmatch import fnmatchcase
 
-from facet_dagster.domain.archive import ArchiveTooLarge
+from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.trial import Limits
 from facet_dagster.ports import BuildContext
@@ -34,7 +34,7 @@ _DOCKERFILE = "Dockerfile"
 def packable(context: BuildContext, limits: Limits) -> BuildContext:
     """The context without what its ``.dockerignore`` leaves out; that file itself stays behind, the Dockerfile never.
 
-    The engine's builders read that file in different ways, or not at all. Raises ArchiveTooLarge when
+    The engine's builders read that file in different ways, or not at all. Raises ArchiveError, also when
     more than ``limits.entries`` files or ``limits.archive`` bytes are left.
     """
     kept = _not_ignored(context)
@@ -51,11 +51,14 @@ def _not_ignored(context: BuildContext) -> BuildContext:
         return context
     lines = (line.strip() for line in context.files[_IGNORE].decode("utf-8-sig", errors="replace").splitlines())
     patterns = [Pattern(line) for line in lines if line and not line.startswith("#")]
-    kept = {
-        path: data
-        for path, data in context.files.items()
-        if path == _DOCKERFILE or (path != _IGNORE and not _is_ignored(path, patterns))
-    }
+    try:
+        kept = {
+            path: data
+            for path, data in context.files.items()
+            if path == _DOCKERFILE or (path != _IGNORE and not _is_ignored(path, patterns))
+        }
+    except re.error as error:
+        raise ArchiveError(f"A pattern in {_IGNORE} is wrong ({error}): correct or remove it") from error
     return replace(context, files=kept)
 
 
