@@ -22,7 +22,6 @@ _REMOVE_SECONDS = 10.0
 _FILE_TOO_BIG = 128 + 25  # ended by SIGXFSZ, the limit on a file's size
 KILLED = 128 + 9
 _CANNOT_START = 126
-_RESERVE_GIB = 0.5
 # The engine's words for an image that cannot run the program: its user, its folder or the program is not there.
 _IMAGE_FAULTS = (
     "unable to find user",
@@ -94,7 +93,8 @@ class Container:
             with engine_errors("wait for a container"):
                 self._engine.api.wait(self.id, timeout=int(limits.seconds) + CALL_SECONDS)
             seconds = dog.elapsed
-        if isinstance(dog.reason, HostFull):
+        # A program that fails of a full disk may end before the watchdog looks.
+        if isinstance(dog.reason, HostFull) or (dog.reason is None and self._engine.disk_is_full):
             raise SandboxError("The Docker Engine's disk is nearly full; a program was stopped: free some space")
         state = self._ended_state(killed_by_us=dog.reason is not None)
         code = int(state["ExitCode"])
@@ -153,7 +153,7 @@ class Container:
             written = int(answer.json().get("SizeRw") or 0)
             if written + self._beside(limits.disk) > limits.disk:
                 return End.DISK
-            return HostFull() if self._engine.disk_is_short(_RESERVE_GIB) else None
+            return HostFull() if self._engine.disk_is_full else None
         return None
 
     def _beside(self, most: int) -> int:

@@ -39,13 +39,15 @@ class DiskGuard:
 
     def before_run(self) -> None:
         """Raises SandboxError below the floor: a full disk must never look like a task that failed."""
-        self._refuse_below(self._limits.floor, "running anything")
+        if self._engine.disk_is_full:
+            self._refuse(self._limits.floor, "running anything")
 
     def before_build(self) -> None:
         """Make room where it is short. Raises SandboxError when that was not enough."""
         if self._engine.disk_is_short(self._limits.watermark):
             self.make_room()
-        self._refuse_below(self._limits.watermark, "building")
+            if self._engine.disk_is_short(self._limits.watermark):
+                self._refuse(self._limits.watermark, "building")
 
     def make_room(self) -> tuple[str, ...]:
         """Remove task images that nobody holds, oldest first, until the disk is no longer short; gives their tags.
@@ -93,9 +95,8 @@ class DiskGuard:
         pairs = sorted((image["Created"], tag) for image in found for tag in image.get("RepoTags") or ())
         return [tag for _, tag in pairs if tag.startswith(f"{REPOSITORY}:")]
 
-    def _refuse_below(self, gib: float, doing: str) -> None:
-        if self._engine.disk_is_short(gib):
-            raise SandboxError(
-                f"Less than {gib:g} GiB (or 2 % of inodes) is free in {self._engine.data_root}: "
-                f"free some disk space there before {doing}"
-            )
+    def _refuse(self, gib: float, doing: str) -> None:
+        raise SandboxError(
+            f"Less than {gib:g} GiB (or 2 % of inodes) is free in {self._engine.data_root}: "
+            f"free some disk space there before {doing}"
+        )
