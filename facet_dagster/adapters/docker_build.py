@@ -52,10 +52,9 @@ class BuildOrder:
 class Builder:
     """Builds on one engine and remembers whether it knows BuildKit."""
 
-    def __init__(self, engine: Engine, *, classic: bool = False, reserve_gib: float = 1.0) -> None:
+    def __init__(self, engine: Engine, *, classic: bool = False) -> None:
         self._engine = engine
         self._version = _CLASSIC if classic else _BUILDKIT
-        self._reserve_gib = reserve_gib
 
     def build(self, order: BuildOrder) -> int | BuildFailed:
         """How many instructions ran for ``order.tag``. Raises SandboxError on engine trouble."""
@@ -77,7 +76,7 @@ class Builder:
         if stopped or log.error:
             self._clean(log)
         # A step that fails of a full disk may end before the watchdog looks.
-        if stopped == "engine disk" or (log.error and not stopped and self._engine.disk_is_short(self._reserve_gib)):
+        if stopped == "engine disk" or (log.error and not stopped and self._engine.disk_is_full):
             raise SandboxError("A build used up the free disk space of the Docker Engine and was stopped: free some")
         if log.exit_code == _KILLED and guard.was_out_of_memory():
             stopped = "memory"
@@ -122,9 +121,7 @@ class Builder:
         def check(elapsed: float) -> BuildStop | None:
             if elapsed >= seconds:
                 return "timeout"
-            return guard.check(log.container) or (
-                "engine disk" if self._engine.disk_is_short(self._reserve_gib) else None
-            )
+            return guard.check(log.container) or ("engine disk" if self._engine.disk_is_full else None)
 
         with Watchdog[BuildStop](seconds, check, lambda: _hang_up(response), interval=_WATCH_INTERVAL) as dog:
             try:
