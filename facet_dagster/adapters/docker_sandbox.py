@@ -38,9 +38,9 @@ class DockerSandbox:
 
     ``pause_image`` is a trusted image with ``sleep`` (the base image): with it, trials join the network
     namespace of an idle container, which starts them faster. ``slots_dir`` holds the machine-wide slots.
-    A build starts only with ``free_gib`` free on the engine's disk. BuildKit is used unless the engine refuses
-    it or ``classic_builder`` is set. ``build_limits`` hold for each step of a build and, ``archive`` and
-    ``entries``, for its context; its seconds come with each call.
+    A build starts only with ``free_gib`` free on the engine's disk, and ends at half of it. BuildKit is used
+    unless the engine refuses it or ``classic_builder`` is set. ``build_limits`` hold for each step of a build and,
+    ``archive`` and ``entries``, for its context; the seconds come with each call.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class DockerSandbox:
         self._trial_slots = Slots(self._slots_dir, "trial", trial_slots)
         self._holds = Holds(self._slots_dir)
         self._engine = Engine(workers)
-        self._builder = Builder(self._engine, classic=classic_builder)
+        self._builder = Builder(self._engine, classic=classic_builder, reserve_gib=free_gib / 2)
         self._pauses = PauseNetworks(self._engine, pause_image, self._labels)
         # Also at the end of the process, when nobody called close().
         self._finalizer = weakref.finalize(self, _close, self._pauses, self._engine)
