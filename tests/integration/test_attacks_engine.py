@@ -102,6 +102,7 @@ def test_an_engine_that_goes_and_comes_back_costs_a_build_nothing(
         with pytest.raises(SandboxError) as caught:
             future.result()
     assert caught.value.transient
+    assert not processes(f"sleep {mark}"), "what the engine left behind goes on for ever"
     with built(sandbox, hostile("echo again")) as image:
         assert shell(sandbox, image.image, "echo again").program.ok
     sandbox.close()
