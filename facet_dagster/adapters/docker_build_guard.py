@@ -27,7 +27,8 @@ _WIDER, _WIDER_TASKS = 1.25, 2
 _ENTRY = 4096  # bytes that a file counts at least, for the inodes it takes
 _GONE_SECONDS, _GONE_PAUSE = 5.0, 0.05
 _DISK_INTERVAL = 0.5
-_UPPER = re.compile(r"[ ,]upperdir=([^, ]+)")
+# The mount of "/": a program that is just being started still shows the host's mounts, other steps' among them.
+_UPPER = re.compile(r"^\d+ \d+ \S+ / / .* - overlay \S+ \S*\bupperdir=([^, \n]+)", re.MULTILINE)
 
 
 class BuildGuard:
@@ -136,8 +137,11 @@ class BuildGuard:
             for pid in group.pids[:1]:
                 with contextlib.suppress(OSError):
                     mounts = (self._proc / str(pid) / "mountinfo").read_text()
-                    if upper := _UPPER.search(mounts):
+                    if (upper := _UPPER.search(mounts)) and self._is_the_engines(Path(upper[1])):
                         yield Path(upper[1])
+
+    def _is_the_engines(self, folder: Path) -> bool:
+        return self._data_root is not None and folder.is_relative_to(self._data_root)
 
     def _oom_kills(self) -> int:
         with contextlib.suppress(OSError):

@@ -101,17 +101,27 @@ def test_a_container_of_the_classic_builder_is_known_by_its_id(machine: Machine)
     assert guard.check(CONTAINER[:12]) == "processes"
 
 
-def test_what_a_step_writes_is_counted_with_its_inodes(machine: Machine, tmp_path: Path) -> None:
-    upper = tmp_path / "upper"
+OVERLAY = "rw,relatime - overlay overlay rw,lowerdir=/l,upperdir={upper},workdir=/w\n"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "excess"),
+    [
+        ("83 53 0:43 / / " + OVERLAY, "disk"),
+        ("20 1 8:1 / / rw - ext4 /dev/vda rw\n83 20 0:43 / /data/overlay2/x/merged " + OVERLAY, None),
+    ],
+    ids=["started", "being started"],
+)
+def test_what_a_step_writes_is_counted_with_its_inodes(machine: Machine, mounts: str, excess: str | None) -> None:
+    upper = machine.data / "overlay2" / "x" / "diff"
     (upper / "folder").mkdir(parents=True)
     (machine.proc / "77").mkdir()
-    mount = f"83 53 0:43 / / rw - overlay overlay rw,lowerdir=/l,upperdir={upper},workdir=/w\n"
-    (machine.proc / "77" / "mountinfo").write_text(mount)
+    (machine.proc / "77" / "mountinfo").write_text(mounts.format(upper=upper))
     for name in ("a", "folder/b"):
         (upper / name).touch()
     guard = machine.guard()
     machine.group(STEP, command=COMMAND)
-    assert guard.check() == "disk", "three entries of 4 KiB"
+    assert guard.check() == excess, "three entries of 4 KiB"
 
 
 def test_an_engine_elsewhere_shows_nothing(machine: Machine) -> None:
