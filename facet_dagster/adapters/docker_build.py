@@ -69,6 +69,7 @@ class Builder:
             with contextlib.closing(response):
                 stopped = self._follow(response, log, guard, order.limits.seconds)
         except SandboxError:
+            guard.wait_until_gone()
             self._clean(log)
             raise
         if stopped:

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,7 +27,8 @@ _WIDER, _WIDER_TASKS = 1.25, 2
 _ENTRY = 4096  # bytes that a file counts at least, for the inodes it takes
 _GONE_SECONDS, _GONE_PAUSE = 5.0, 0.05
 _DISK_INTERVAL = 0.5
-_UPPER = re.compile(r"[ ,]upperdir=([^, ]+)")
+# The mount of "/": a program that is just being started still shows the host's mounts, other steps' among them.
+_UPPER = re.compile(r"^\d+ \d+ \S+ / / .* - overlay \S+ \S*\bupperdir=([^, \n]+)", re.MULTILINE)
 
 
 class BuildGuard:
@@ -64,10 +66,34 @@ class BuildGuard:
         return self._oom_kills() > self._out_of_memory_kills
 
     def wait_until_gone(self) -> None:
-        """After a build was hung up on: until its processes have ended. A step that another build needs goes on."""
+        """After a build was broken off: until its processes have ended.
+
+        A step that another build needs goes on; one whose engine died nobody else would end.
+        """
         deadline = time.monotonic() + _GONE_SECONDS
-        while any(group.alive for group in self._mine.values()) and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            left = [group for group in self._mine.values() if group.pids]
+            if not left:
+                return
+            for group in left:
+                self._end_orphans(group)
             time.sleep(_GONE_PAUSE)
+
+    def _end_orphans(self, group: Cgroup) -> None:
+        """A step's first process is a child of its runtime, or of nobody when that died together with the engine."""
+        pids = group.pids
+        if any(self._parent(pid) == 1 for pid in pids):
+            for pid in pids:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _parent(self, pid: int) -> int:
+        """0 when there is no such process."""
+        with contextlib.suppress(OSError, ValueError):
+            stat = (self._proc / str(pid) / "stat").read_text(errors="replace")
+            # The name in brackets may itself hold blanks and brackets.
+            return int(stat.rpartition(")")[2].split()[1])
+        return 0
 
     @property
     def _wider_memory(self) -> int:
@@ -111,8 +137,11 @@ class BuildGuard:
             for pid in group.pids[:1]:
                 with contextlib.suppress(OSError):
                     mounts = (self._proc / str(pid) / "mountinfo").read_text()
-                    if upper := _UPPER.search(mounts):
+                    if (upper := _UPPER.search(mounts)) and self._is_the_engines(Path(upper[1])):
                         yield Path(upper[1])
+
+    def _is_the_engines(self, folder: Path) -> bool:
+        return self._data_root is not None and folder.is_relative_to(self._data_root)
 
     def _oom_kills(self) -> int:
         with contextlib.suppress(OSError):

@@ -34,6 +34,7 @@ _ENGINE_TROUBLE = (
     "failed to create shim",
     "failed to mount",
     "database not open",
+    "network bridge not found",
 )
 
 

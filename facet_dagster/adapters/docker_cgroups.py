@@ -26,10 +26,6 @@ class Cgroup:
         self._first_version = _is_first_version(root)
 
     @property
-    def alive(self) -> bool:
-        return self._folder("pids").is_dir()
-
-    @property
     def memory(self) -> int:
         """Bytes that cannot be dropped: programs' own memory and shared memory, without the page cache."""
         numbers = dict(line.split(" ", 1) for line in self._lines("memory", "memory.stat") if " " in line)

@@ -23,6 +23,7 @@ from facet_dagster.adapters.docker_exchange import Cargo
 from facet_dagster.adapters.docker_labels import DEPLOYMENT, OWNER, RUN
 from facet_dagster.adapters.docker_pause import PauseNetworks
 from facet_dagster.adapters.docker_reaper import Reaper, remove_image
+from facet_dagster.adapters.docker_removal import Removals
 from facet_dagster.adapters.docker_session import opened
 from facet_dagster.adapters.docker_share import EngineShare
 from facet_dagster.adapters.docker_slots import default_slots_dir
@@ -70,16 +71,17 @@ class DockerSandbox:
         self._build_network, self._build_limits, self._patience = build_network, build_limits, patience
         self._engine = Engine(workers, disk.floor)
         self._builder = Builder(self._engine, classic=classic_builder)
-        self._pauses = PauseNetworks(self._engine, pause_image, self._labels)
+        self._removals = Removals(self._engine)
+        self._pauses = PauseNetworks(self._engine, pause_image, self._labels, self._removals)
         self._slots_dir, self._slot_counts = slots_dir or default_slots_dir(), (build_slots, trial_slots)
         self._disk_limits = disk
         self._mounts = Mounts(pause_image, wanted=shared_folders)
         # Also at the end of the process, when nobody called close().
-        self._finalizer = weakref.finalize(self, _close, self._pauses, self._engine)
+        self._finalizer = weakref.finalize(self, _close, self._pauses, self._removals, self._engine)
 
     def close(self) -> None:
-        """Remove idle containers and close connections. A later call connects anew."""
-        _close(self._pauses, self._engine)
+        """Remove idle and lost containers and close connections. A later call connects anew."""
+        _close(self._pauses, self._removals, self._engine)
         if "_share" in self.__dict__:
             self._share.exchange.close()
 
@@ -160,7 +162,7 @@ class DockerSandbox:
 
     @cached_property
     def _containers(self) -> Containers:
-        return Containers(self._engine, self._share.exchange, self._labels, self._mounts)
+        return Containers(self._engine, self._share.exchange, self._labels, self._mounts, self._removals)
 
     @cached_property
     def _disk(self) -> DiskGuard:
@@ -228,6 +230,7 @@ def _outcome(container: Container, run: Run) -> RunOutcome:
         return RunOutcome(over, dict.fromkeys(paths))
 
 
-def _close(pauses: PauseNetworks, engine: Engine) -> None:
+def _close(pauses: PauseNetworks, removals: Removals, engine: Engine) -> None:
     pauses.close()
+    removals.catch_up()
     engine.close()
