@@ -210,7 +210,7 @@ def test_services_start_in_order_and_then_the_program_runs_as_it_was_given(
 
 def test_a_service_that_ended_later_is_told(pair: Environment, sandbox: DockerSandbox) -> None:
     kill = "sh -c 'kill -KILL $(cat /run/facet/first.pid)'"
-    done = entrypoint(pair, sandbox, f"{AS_AGENT} {kill}; {HEALTHY}; echo $?")
+    done = entrypoint(pair, sandbox, f"{AS_AGENT} {kill}; {HEALTHY} 2>&1; echo $?")
     assert done.output.split("\n")[:2] == ["Service first is not healthy.", "1"]
 
 
