@@ -78,7 +78,7 @@ def _see_running(engine: Engine, container: Container) -> None:
                 raise SandboxError(f"The program of a session ended at once, with exit code {state['ExitCode']}")
             with contextlib.suppress(APIError):  # it ended in between
                 rows = engine.api.top(container.id, "-o pid,args")["Processes"] or ()
-                if any(_INIT not in row[-1] for row in rows):
+                if any(not row[-1].partition(" ")[0].endswith(_INIT) for row in rows):
                     return
         time.sleep(_POLL)
     raise SandboxError("The engine did not start the program of a session", transient=True)

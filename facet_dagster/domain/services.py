@@ -18,9 +18,11 @@ SET_UP = "build/set_up.sh"
 LOGS = "/var/log/facet"
 STATE = "/run/facet"
 HEALTHY = f"{ENTRYPOINT} --healthy"
-_MARGIN = 30.0
+# A healthcheck that hangs is ended after 10 s, so a service may take that much longer than its seconds.
+_OVERRUN = 15.0
 _LISTENS = "0A"
 _NAME_CAP = 100
+_SEEN_CAP = 20
 
 _AS = """\
 # as USER FOLDER PROGRAM [ARGUMENT...]: become the user and run the program there
@@ -118,7 +120,7 @@ def set_up_script(services: Sequence[Service]) -> str:
 
 def start_seconds(services: Sequence[Service]) -> float:
     """The most that starting all of them takes."""
-    return sum(service.seconds for service in services) + _MARGIN
+    return sum(service.seconds + _OVERRUN for service in services) + _OVERRUN
 
 
 def look_at(service: Service) -> str:
@@ -140,7 +142,9 @@ def seen(service: Service, text: str) -> RunningService:
     processes = {m[1][:_NAME_CAP] for m in re.finditer(r"^process (.+)$", text, re.MULTILINE)}
     own = set(re.findall(r"^socket (\d+)$", text, re.MULTILINE))
     ports = {int(port, 16) for port, state, inode in _sockets(text) if state == _LISTENS and inode in own}
-    return RunningService(name=service.name, ports=tuple(sorted(ports)), processes=tuple(sorted(processes)))
+    return RunningService(
+        name=service.name, ports=tuple(sorted(ports)[:_SEEN_CAP]), processes=tuple(sorted(processes)[:_SEEN_CAP])
+    )
 
 
 def _sockets(text: str) -> list[tuple[str, str, str]]:
