@@ -182,7 +182,7 @@ class DockerSession:
     def _note_ooms(self) -> None:
         """The state of a container does not tell of an out-of-memory kill in an exec; the engine's events do.
 
-        The engine remembers few events, so they are noted while they are fresh.
+        The engine remembers few events, so they are noted while they are fresh. Its clock and ours must agree.
         """
         wanted = {"container": [self._container.id], "event": ["oom"]}
         with contextlib.suppress(SandboxError), engine_errors("list the events of a container"):
