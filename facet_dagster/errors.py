@@ -13,7 +13,8 @@
     │   │   └── Stopping               this process was asked to stop: nothing new starts
     │   ├── EmbedderError
     │   ├── SandboxError
-    │   │   └── OverLimits             what a session is asked to give back is more than its limits allow
+    │   │   ├── OverLimits             what a session is asked to give back is more than its limits allow
+    │   │   └── SessionOver            the container of a session has ended
     │   ├── VectorStoreError
     │   └── LedgerError
     └── InvariantError                 our bug: a value that cannot exist
@@ -85,6 +86,10 @@ class SandboxError(PortError):
 
 class OverLimits(SandboxError):
     """Hostile code left more than may be read: the caller knows whether that is data."""
+
+
+class SessionOver(SandboxError):
+    """The container of a session has ended, by its limits or by what ran in it."""
 
 
 class VectorStoreError(PortError):

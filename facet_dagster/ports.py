@@ -234,14 +234,14 @@ class Session(Protocol):
 
         A program that is not there, fails, or is killed is data (126 and 127: it could not start). One that
         takes more than ``seconds`` ends the whole container, since nothing else ends its children: End.TIMEOUT,
-        and every later ``exec`` is a SandboxError. Raises SandboxError when the engine or the container is gone.
+        and every later ``exec`` is a SessionOver. Raises SandboxError when the engine or the container is gone.
         """
         ...
 
     def collect(self, path: str) -> bytes | None:
         """Archive of ``path`` as in RunOutcome; None when absent. Also after the container ended.
 
-        Raises SandboxError when it is over the limits of the session.
+        Raises SandboxError, namely OverLimits when it is over the limits of the session.
         """
         ...
 

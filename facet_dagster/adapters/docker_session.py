@@ -20,7 +20,7 @@ from facet_dagster.adapters.docker_limits import bounded_text
 from facet_dagster.adapters.docker_watchdog import Watchdog
 from facet_dagster.domain.archive import ArchiveTooLarge
 from facet_dagster.domain.trial import End, ExecResult
-from facet_dagster.errors import OverLimits, SandboxError
+from facet_dagster.errors import OverLimits, SandboxError, SessionOver
 from facet_dagster.ports import Run
 
 _RETRIES = 2
@@ -97,8 +97,10 @@ class DockerSession:
         ooms, tail = len(self._ooms), _Tail(self._run.limits.output)
         call = _Call(self._engine, ident, tail)
         with Watchdog[End](seconds, lambda t: self._late(t, seconds), lambda: self.kill() or call.hang_up()) as dog:
-            code = call.follow()
+            code = self._follow(call)
             elapsed = dog.elapsed
+        if code is None and self._oom_after(ooms, patient=True):
+            code = KILLED
         end, code = self._ending(code)
         if end is End.EXITED and self._oom_after(ooms, patient=code == KILLED):
             end = End.OOM
@@ -127,18 +129,27 @@ class DockerSession:
         self._over = self._over or End.TIMEOUT
         return End.TIMEOUT
 
+    def _follow(self, call: _Call) -> int | None:
+        try:
+            return call.follow()
+        except SandboxError:
+            if self._over is None:
+                raise
+            return None  # our own kill came between the calls
+
     def _create(self, argv: Sequence[str], user: str, workdir: str, env: Mapping[str, str]) -> str:
+        if isinstance(self._over, HostFull):
+            raise SandboxError(_FULL)
         if self._over is not None:
-            text = _FULL if isinstance(self._over, HostFull) else f"The session is over: {self._over}"
-            raise SandboxError(f"{text}; open another one")
+            raise SessionOver(f"The session is over ({self._over}); open another one")
         with engine_errors("begin a program in a session"):
             try:
                 made = self._engine.api.exec_create(
                     self._container.id, list(argv), user=user, workdir=workdir, environment=dict(env)
                 )
             except APIError as error:
-                if error.status_code in (NOT_FOUND, CONFLICT):
-                    raise SandboxError(f"The container of a session has ended: {error.explanation}") from error
+                if error.status_code == CONFLICT:
+                    raise SessionOver(f"The container of a session has ended: {error.explanation}") from error
                 raise
         return str(made["Id"])
 
@@ -163,7 +174,7 @@ class DockerSession:
     def _note_ooms(self) -> None:
         """The state of a container does not tell of an out-of-memory kill in an exec; the engine's events do.
 
-        The engine remembers few events, so they are noted while they are fresh.
+        The engine remembers few events, so they are noted while they are fresh. Its clock and ours must agree.
         """
         wanted = {"container": [self._container.id], "event": ["oom"]}
         with contextlib.suppress(SandboxError), engine_errors("list the events of a container"):

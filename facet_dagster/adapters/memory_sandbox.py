@@ -13,7 +13,7 @@ from facet_dagster.adapters.docker_context import content_tag, external_bases, p
 from facet_dagster.domain.archive import ArchiveError, Member, pack, pack_members, sanitise, unpack
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.trial import End, ExecResult, Limits
-from facet_dagster.errors import SandboxError
+from facet_dagster.errors import SandboxError, SessionOver
 from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome, Session
 
 _CONTEXT_LIMITS = Limits(archive=2**62, entries=2**62)
@@ -75,7 +75,7 @@ class MemorySession:
         seconds: float = 60.0,
     ) -> ExecResult:
         if self._over:
-            raise SandboxError("The session is over; open another one")
+            raise SessionOver("The session is over; open another one")
         asked = Exec(self._run, tuple(argv), user, workdir, dict(env or {}), seconds)
         self._asked.append(asked)
         result = self._script(asked)

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from facet_dagster.domain.archive import pack, unpack
 from facet_dagster.domain.trial import End, Limits
-from facet_dagster.errors import SandboxError
+from facet_dagster.errors import SandboxError, SessionOver
 from facet_dagster.ports import BuildContext, BuildFailed, Built, Put, Run, RunOutcome, Sandbox, Session
 
 Check = Callable[[Sandbox, str], None]
@@ -249,7 +249,7 @@ def the_network_of_a_session_ends_at_the_loopback(sandbox: Sandbox, base: str) -
 def _refuses(opened: Session) -> bool:
     try:
         opened.exec(["true"])
-    except SandboxError:
+    except SessionOver:
         return True
     return False
 

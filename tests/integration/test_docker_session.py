@@ -15,7 +15,7 @@ from facet_dagster.adapters.docker_labels import RUN
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.sandbox_contract import SUBJECT
 from facet_dagster.domain.trial import End, Limits
-from facet_dagster.errors import SandboxError
+from facet_dagster.errors import SandboxError, SessionOver
 from facet_dagster.ports import Run
 
 pytestmark = pytest.mark.docker
@@ -69,7 +69,7 @@ def test_children_that_left_their_session_die_with_the_container(sandbox: Docker
     with sandbox.open(session_run()) as session:
         assert session.exec(["sh", "-c", script], seconds=1).end is End.TIMEOUT
         assert subprocess.run(["pgrep", "-f", f"sleep {mark}"], capture_output=True, check=False).stdout == b""
-        with pytest.raises(SandboxError, match="over"):
+        with pytest.raises(SessionOver):
             session.exec(["true"])
 
 
@@ -91,7 +91,7 @@ def test_many_files_over_the_disk_limit_end_the_session(sandbox: DockerSandbox) 
     script = "i=0; while true; do head -c 4000000 /dev/zero > /fill$i; i=$((i+1)); done"
     with sandbox.open(session_run()) as session:
         assert session.exec(["sh", "-c", script]).end is End.DISK
-        with pytest.raises(SandboxError, match="over"):
+        with pytest.raises(SessionOver):
             session.exec(["true"])
 
 
@@ -122,7 +122,7 @@ def test_a_session_whose_program_ended_is_an_error_and_its_files_can_be_read(san
     with sandbox.open(session_run()) as session:
         last = session.exec(["sh", "-c", "echo x > /kept; kill -KILL -1; sleep 5"])
         assert not last.ok
-        with pytest.raises(SandboxError, match="ended"):
+        with pytest.raises(SessionOver, match="ended"):
             session.exec(["true"])
         assert session.collect("/kept")
 

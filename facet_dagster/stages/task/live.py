@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,7 @@ from facet_dagster.domain.environment import WORKDIR, Service
 from facet_dagster.domain.services import ENTRYPOINT, start_seconds
 from facet_dagster.domain.task import CollectCommand
 from facet_dagster.domain.trial import End, ExecResult
-from facet_dagster.errors import OverLimits, SandboxError
+from facet_dagster.errors import OverLimits, SessionOver
 from facet_dagster.ports import Put, Run, Sandbox, Session
 
 ARTIFACTS = "/logs/artifacts"
@@ -23,6 +24,7 @@ CLAIM = CollectCommand(
 # The kill spares its own process, which then ends with the container and not before.
 _STOP = ("sh", "-c", "kill -KILL -1; exec sleep 60")
 _MARGIN = 120.0
+_KILLED = 137
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,16 @@ def work(run: Run, services: Sequence[Service], collect: Sequence[CollectCommand
         up = session.exec((ENTRYPOINT, "true"), seconds=start_seconds(services))
         program, done = None, []
         if up.ok:
-            program = session.exec(
-                run.argv, user=run.user, workdir=run.workdir, env=run.env, seconds=run.limits.seconds
-            )
+            try:
+                program = session.exec(
+                    run.argv, user=run.user, workdir=run.workdir, env=run.env, seconds=run.limits.seconds
+                )
+            except SessionOver as error:
+                up = up.model_copy(update={"exit_code": _KILLED, "output": f"The services ended it all: {error}"})
             done = _look(session, collect_commands(collect))
-        _stop(session)
+        with contextlib.suppress(SessionOver):
+            # So that nobody writes into what is read. Root may end its main program, and with it all.
+            session.exec(_STOP, seconds=10)
         try:
             return LiveWork(up, program, tuple(done), session.collect(WORKDIR), session.collect(ARTIFACTS))
         except OverLimits as error:
@@ -84,22 +91,10 @@ def _look(session: Session, commands: Sequence[CollectCommand]) -> list[ExecResu
     done = []
     for command in commands:
         try:
-            argv = ("bash", "-c", command.command)
-            done.append(session.exec(argv, workdir=WORKDIR, seconds=command.seconds))
-        except SandboxError as error:
-            if error.transient:
-                raise
+            done.append(session.exec(("bash", "-c", command.command), workdir=WORKDIR, seconds=command.seconds))
+        except SessionOver:
             break
     return done
-
-
-def _stop(session: Session) -> None:
-    """End the container, so that nobody writes into what is read. Root may end its main program, and so all."""
-    try:
-        session.exec(_STOP, seconds=10)
-    except SandboxError as error:
-        if error.transient:
-            raise
 
 
 def _open_folder() -> bytes:

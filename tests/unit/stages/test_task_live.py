@@ -4,13 +4,13 @@ import tomllib
 
 import pytest
 
-from facet_dagster.adapters.memory_sandbox import Exec, MemorySandbox, ended
+from facet_dagster.adapters.memory_sandbox import Exec, ExecScript, MemorySandbox, ended
 from facet_dagster.domain.archive import pack, unpack
 from facet_dagster.domain.environment import Service
 from facet_dagster.domain.outcome import Component, Reason
 from facet_dagster.domain.task import CollectCommand
 from facet_dagster.domain.trial import End, ExecResult, Trial, TrialKind
-from facet_dagster.errors import SandboxError
+from facet_dagster.errors import SandboxError, SessionOver
 from facet_dagster.ports import Run, RunOutcome
 from facet_dagster.stages.task.lint import lint
 from facet_dagster.stages.task.live import CLAIM
@@ -27,17 +27,17 @@ BOTH = Images(BASE, BASE, (SERVICE,))
 START = ("/usr/local/sbin/services", "true")
 
 
-def sandbox(script: dict[tuple[str, ...], ExecResult] | None = None) -> MemorySandbox:
+def sandbox(script: dict[tuple[str, ...], ExecResult] | None = None, answer: ExecScript | None = None) -> MemorySandbox:
     def work(run: Run) -> RunOutcome:
         if run.argv[-1] == "/tests/test.sh":
             return ended(collected={"/logs/verifier": results(GOOD)})
         left = {"/app": pack({"app/done": b"x"}), "/logs/artifacts": pack({"artifacts/web.txt": b"seen"})}
         return ended(collected=left)
 
-    def answer(asked: Exec) -> ExecResult:
+    def told(asked: Exec) -> ExecResult:
         return (script or {}).get(asked.argv, ended().program)
 
-    return MemorySandbox(work, exec_script=answer)
+    return MemorySandbox(work, exec_script=answer or told)
 
 
 def trial(bench: MemorySandbox, kind: TrialKind = TrialKind.ORACLE) -> Trial:
@@ -89,6 +89,31 @@ def test_engine_trouble_is_no_verdict() -> None:
 
     with pytest.raises(SandboxError, match="gone"):
         trial(MemorySandbox(exec_script=lost))
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3, 4])
+def test_a_full_disk_of_the_engine_is_no_verdict_wherever_it_comes(place: int) -> None:
+    asked: list[Exec] = []
+
+    def full(what: Exec) -> ExecResult:
+        asked.append(what)
+        if len(asked) > place:
+            raise SandboxError("disk is nearly full")
+        return ended().program
+
+    with pytest.raises(SandboxError, match="nearly full"):
+        trial(MemorySandbox(exec_script=full))
+
+
+def test_services_that_end_the_container_are_the_fault_of_the_environment() -> None:
+    def over(what: Exec) -> ExecResult:
+        if what.argv != START:
+            raise SessionOver("the container has ended")
+        return ended().program
+
+    rejection = classify_oracle(trial(sandbox(answer=over)))
+    assert rejection is not None
+    assert rejection.reason is Reason.TASK_SERVICE_FAILED
 
 
 def test_the_loopback_may_be_asked_where_something_answers() -> None:
