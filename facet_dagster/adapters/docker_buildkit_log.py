@@ -35,6 +35,8 @@ _ENGINE_TROUBLE = (
     "failed to mount",
     "database not open",
     "network bridge not found",
+    "unknown parent image id",
+    "no such image: sha256:",
 )
 
 
