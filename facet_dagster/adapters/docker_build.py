@@ -70,12 +70,11 @@ class Builder:
                 stopped = self._follow(response, log, guard, order.limits.seconds)
         except SandboxError:
             guard.wait_until_gone()
-            self._clean(log)
+            self._clean(log, failed=True)
             raise
         if stopped:
             guard.wait_until_gone()
-        if stopped or log.error:
-            self._clean(log)
+        self._clean(log, failed=bool(stopped or log.error))
         # A step that fails of a full disk may end before the watchdog looks.
         if stopped == "engine disk" or (log.error and not stopped and self._engine.disk_is_full):
             raise SandboxError("A build used up the free disk space of the Docker Engine and was stopped: free some")
@@ -136,22 +135,29 @@ class Builder:
             raise SandboxError(f"The Docker Engine broke off a build: {failure}", transient=True) from failure
         return dog.reason
 
-    def _clean(self, log: BuildLog) -> None:
-        """Remove the layers that the classic builder left as an image, with its untagged parents.
+    def _clean(self, log: BuildLog, *, failed: bool) -> None:
+        """Remove the layers that the classic builder left as images, with their untagged parents.
 
-        A build that was hung up on still runs for a moment, on top of that image.
+        Those are the last one of a build that failed, which may run on for a moment on top of it, and those of
+        stages from which files were only copied.
         """
-        for _ in range(_CLEANING_TRIES if log.last_layer else 0):
-            with contextlib.suppress(SandboxError), engine_errors("remove the layers of a failed build"):
-                try:
-                    if not self._engine.api.inspect_image(log.last_layer).get("RepoTags"):
-                        self._engine.api.remove_image(log.last_layer)
-                except APIError as error:
-                    if error.status_code == CONFLICT:
-                        time.sleep(_CLEANING_PAUSE)
-                        continue
-                    raise
-            return
+        if failed and log.last_layer:
+            for _ in range(_CLEANING_TRIES):
+                if self._is_removed(log.last_layer):
+                    break
+                time.sleep(_CLEANING_PAUSE)
+        for layer in reversed(log.stage_layers):
+            self._is_removed(layer)
+
+    def _is_removed(self, layer: str) -> bool:
+        """False while something is built upon the layer; a tagged image stays and is as good."""
+        with contextlib.suppress(SandboxError), engine_errors("remove the layers of a build"):
+            try:
+                if not self._engine.api.inspect_image(layer).get("RepoTags"):
+                    self._engine.api.remove_image(layer)
+            except APIError as error:
+                return error.status_code != CONFLICT
+        return True
 
 
 def _parameters(order: BuildOrder, version: str) -> dict[str, str]:

@@ -136,7 +136,7 @@ class BuildGuard:
         for group in self._mine.values():
             for pid in group.pids[:1]:
                 with contextlib.suppress(OSError):
-                    mounts = (self._proc / str(pid) / "mountinfo").read_text()
+                    mounts = (self._proc / str(pid) / "mountinfo").read_text(errors="replace")
                     if (upper := _UPPER.search(mounts)) and self._is_the_engines(Path(upper[1])):
                         yield Path(upper[1])
 

@@ -35,6 +35,8 @@ _ENGINE_TROUBLE = (
     "failed to mount",
     "database not open",
     "network bridge not found",
+    "unknown parent image id",
+    "no such image: sha256:",
 )
 
 
@@ -45,6 +47,7 @@ class BuildLog:
         self.error = ""
         self.exit_code: int | None = None
         self.last_layer: str | None = None
+        self.stage_layers: list[str] = []
         self.container: str | None = None
         self._executed: set[str] = set()
         self._text = b""
@@ -107,6 +110,9 @@ class BuildLog:
             if _LAYER_MAKERS.match(self._classic_step):
                 self._executed.add(step[0])
             self._last_step = step[0]
+            if self._classic_step.upper().startswith("FROM") and self.last_layer:
+                self.stage_layers.append(self.last_layer)
+                self.last_layer = None
         elif _CLASSIC_CACHED.match(text):
             self._executed.discard(self._last_step)
         elif container := _CLASSIC_CONTAINER.match(text):

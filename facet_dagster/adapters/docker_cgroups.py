@@ -65,7 +65,7 @@ class Cgroup:
 
     def _lines(self, controller: str, name: str) -> list[str]:
         with contextlib.suppress(OSError):
-            return (self._folder(controller) / name).read_text().splitlines()
+            return (self._folder(controller) / name).read_text(errors="replace").splitlines()
         return []
 
     def _write(self, controller: str, name: str, value: str) -> bool:
@@ -82,9 +82,15 @@ def cgroups(root: Path = ROOT) -> Iterator[Cgroup]:
     """Those of all containers and steps that run now; none where the system has no control groups to see."""
     tree = root / "pids" if _is_first_version(root) else root
     for place in _PLACES:
-        for folder in tree.glob(place):
+        for folder in _found(tree, place):
             if name := _NAME.fullmatch(folder.name):
                 yield Cgroup(root, folder.relative_to(tree), name[1])
+
+
+def _found(tree: Path, place: str) -> list[Path]:
+    with contextlib.suppress(OSError):  # a folder went while it was looked at; the next look sees the rest
+        return list(tree.glob(place))
+    return []
 
 
 def _is_first_version(root: Path) -> bool:

@@ -29,7 +29,10 @@ _SET_UP_USER = f"""\
  && install --directory --owner={USER} --group={USER} /app"""
 # The seed of string hashes is fixed, so that a generator's sets have one order. -s and -P keep its
 # modules to the standard library; -I would do so too, and would ignore the seed.
-_RUN_GENERATOR = "PYTHONHASHSEED=0 LC_ALL=C.UTF-8 TZ=UTC python3 -s -P -B /build/generate.py"
+# Its memory (4 GiB, in KiB) and files (2 GiB, in blocks) end under every builder; a limit on processes would count
+# all that the same user runs on the host. Where the host allows less, the shell says so and goes on.
+_LIMITS = "ulimit -v 4194304; ulimit -f 4194304; "
+_RUN_GENERATOR = f"{_LIMITS}PYTHONHASHSEED=0 LC_ALL=C.UTF-8 TZ=UTC python3 -s -P -B /build/generate.py"
 _SERVICES = f"""\
 COPY {SCRIPT} {ENTRYPOINT}
 COPY {SET_UP} /{SET_UP}

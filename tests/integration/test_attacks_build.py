@@ -107,6 +107,19 @@ def test_a_step_within_its_limits_is_left_alone(slots: Path, classic: bool) -> N
     sandbox.close()
 
 
+@BUILDERS
+@pytest.mark.parametrize("end", ["true", "false"])
+def test_a_stage_from_which_files_are_copied_leaves_no_layer(slots: Path, api: Any, classic: bool, end: str) -> None:
+    lines = f"FROM {BASE} AS made\nRUN : {MARK}; echo {uuid.uuid4().hex} > /x\nFROM {BASE}\nCOPY --from=made /x /x\n"
+    sandbox = sandbox_of(slots, classic=classic)
+    result = sandbox.build(BuildContext({"Dockerfile": f"{lines}RUN : {MARK}; {end}\n".encode()}), subject=SUBJECT)
+    if isinstance(result, Built):
+        sandbox.remove_image(result.image)
+    sandbox.close()
+    assert isinstance(result, Built) == (end == "true")
+    nothing_left(api)
+
+
 @pytest.mark.parametrize(
     ("classic", "size"), [(False, 1_000_000_000), (True, 200_000_000)], ids=["buildkit", "classic"]
 )

@@ -209,3 +209,13 @@ def test_a_package_that_does_not_exist_is_evidence_not_an_error(sandbox: DockerS
     attempt = value(outcome).attempts[0]
     assert not attempt.ok
     assert "no-such-package-here" in attempt.log_tail
+
+
+def test_a_generator_that_takes_too_much_memory_is_told_where(sandbox: DockerSandbox) -> None:
+    greedy = {**deepcopy(RECIPE), "generator": GENERATOR + "table = bytearray(5 << 30)\n"}
+    llm = ScriptedLLM({"manifest": [MANIFEST], "environment": [greedy]})
+    outcome = first_build(SEED, scenario(), llm=llm, sandbox=sandbox, base_image=BASE, build_seconds=300)
+    attempt = value(outcome).attempts[0]
+    assert not attempt.ok
+    assert "table = bytearray(5 << 30)" in attempt.log_tail
+    assert "MemoryError" in attempt.log_tail

@@ -34,7 +34,7 @@ COPY build/generate.py /build/generate.py
 USER agent
 WORKDIR /app
 COPY --chown=agent:agent app/ /app/
-RUN PYTHONHASHSEED=0 LC_ALL=C.UTF-8 TZ=UTC python3 -s -P -B /build/generate.py \\
+RUN ulimit -v 4194304; ulimit -f 4194304; PYTHONHASHSEED=0 LC_ALL=C.UTF-8 TZ=UTC python3 -s -P -B /build/generate.py \\
  && find /app -exec touch --no-dereference --date=2024-01-01T00:00:00Z {} +
 
 FROM packages
