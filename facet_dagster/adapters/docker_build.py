@@ -48,6 +48,11 @@ class Builder:
         self._version = _CLASSIC if classic else _BUILDKIT
         self._reserve_gib = reserve_gib
 
+    @property
+    def name(self) -> str:
+        """The builder in use; known after the first build."""
+        return "BuildKit" if self._version == _BUILDKIT else "classic builder"
+
     def build(self, order: BuildOrder) -> BuildFailed | None:
         """None when ``order.tag`` was built. Raises SandboxError on engine trouble."""
         began = time.monotonic()
@@ -68,6 +73,7 @@ class Builder:
         if stopped == "timeout":
             text = f"{log.tail}\nThe build took more than {order.seconds:g} s and was stopped in: {log.running}".strip()
             return BuildFailed("timeout", None, text, seconds)
+        self._engine.check_stopping()
         if stopped:
             raise SandboxError("A build used up the free disk space of the Docker Engine and was stopped: free some")
         if not log.error:
@@ -104,11 +110,13 @@ class Builder:
         return response
 
     def _follow(self, response: requests.Response, log: BuildLog, seconds: float) -> str | None:
-        """Read to the end, or until the time is over or the disk is short; gives which."""
+        """Read to the end, or until the time is over, the disk is short or we were stopped; gives which."""
 
         def check(elapsed: float) -> str | None:
             if elapsed >= seconds:
                 return "timeout"
+            if self._engine.stopping.is_set():
+                return "stop"
             return "disk" if self._engine.disk_is_short(self._reserve_gib) else None
 
         with Watchdog(seconds, check, lambda: _hang_up(response)) as dog:

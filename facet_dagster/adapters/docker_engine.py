@@ -46,6 +46,7 @@ class Engine:
         self._guard = threading.Lock()
         self._api: APIClient | None = None
         self._info: dict[str, Any] = {}
+        self.stopping = threading.Event()
 
     @property
     def api(self) -> Any:
@@ -82,6 +83,11 @@ class Engine:
         root = Path(self.info.get("DockerRootDir") or "/nonexistent")
         local = self.api.base_url.startswith("http+docker://local")
         return root if local and root.is_dir() else None
+
+    def check_stopping(self) -> None:
+        """Raises SandboxError once ``stopping`` is set."""
+        if self.stopping.is_set():
+            raise SandboxError("The sandbox was stopped: run again to go on", transient=True)
 
     def close(self) -> None:
         with self._guard:

@@ -15,12 +15,13 @@ from docker.errors import APIError
 from facet_dagster.adapters.docker_build import Builder, BuildNetwork, BuildOrder
 from facet_dagster.adapters.docker_container import CannotStart, Container, image_faults
 from facet_dagster.adapters.docker_context import REPOSITORY, content_tag, external_bases
+from facet_dagster.adapters.docker_describe import Counts, EngineFacts, counts, engine_facts
 from facet_dagster.adapters.docker_engine import NOT_FOUND, Engine, engine_errors
 from facet_dagster.adapters.docker_holds import Holds
 from facet_dagster.adapters.docker_labels import OWNER, RUN, SUBJECT
 from facet_dagster.adapters.docker_limits import host_config
 from facet_dagster.adapters.docker_pause import PauseNetworks
-from facet_dagster.adapters.docker_reaper import Reaper, remove_image
+from facet_dagster.adapters.docker_reaper import Reaper, remove_image, remove_own
 from facet_dagster.adapters.docker_slots import Slots, default_slots_dir, one_at_a_time
 from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, Member, pack, placed
@@ -58,10 +59,10 @@ class DockerSandbox:
         self._labels = {OWNER: owner or current_owner(), RUN: self.run_id}
         self._build_network, self._free_gib = build_network, free_gib
         self._slots_dir = slots_dir or default_slots_dir()
-        self._build_slots = Slots(self._slots_dir, "build", build_slots)
-        self._trial_slots = Slots(self._slots_dir, "trial", trial_slots)
-        self._holds = Holds(self._slots_dir)
         self._engine = Engine(workers)
+        self._build_slots = Slots(self._slots_dir, "build", build_slots, self._engine.check_stopping)
+        self._trial_slots = Slots(self._slots_dir, "trial", trial_slots, self._engine.check_stopping)
+        self._holds = Holds(self._slots_dir)
         self._builder = Builder(self._engine, classic=classic_builder)
         self._pauses = PauseNetworks(self._engine, pause_image, self._labels)
         # Also at the end of the process, when nobody called close().
@@ -70,6 +71,19 @@ class DockerSandbox:
     def close(self) -> None:
         """Remove idle containers and close connections. A later call connects anew."""
         _close(self._pauses, self._engine)
+
+    def describe(self) -> EngineFacts:
+        """The engine behind this sandbox. Raises SandboxError."""
+        return engine_facts(self._engine, self._builder.name)
+
+    def counts(self, *, own: bool) -> Counts:
+        """How much is on the engine, or how much of it this sandbox made (``own``). Raises SandboxError."""
+        return counts(self._engine, self.run_id if own else None)
+
+    def stop(self) -> None:
+        self._engine.stopping.set()
+        with contextlib.suppress(SandboxError):  # an engine that is gone runs nothing of ours that we could end
+            remove_own(self._engine, self.run_id)
 
     def build(self, context: BuildContext, *, subject: str, seconds: float = 600.0) -> Built | BuildFailed:
         began = time.monotonic()
@@ -99,6 +113,7 @@ class DockerSandbox:
                 except CannotStart as fault:
                     return RunOutcome(fault.result, dict.fromkeys(run.collect))
                 except SandboxError as error:
+                    self._engine.check_stopping()
                     may_have_run = container is not None and container.started
                     if may_have_run or not error.transient or attempt == _RETRIES:
                         raise
@@ -163,6 +178,7 @@ class DockerSandbox:
         """A container that is removed on every way out; a failing removal never hides an earlier error."""
         container = Container(self._engine, self._create(run, network))
         try:
+            self._engine.check_stopping()  # ``stop`` looks once: what was made since then ends here
             yield container
         except BaseException:
             with contextlib.suppress(SandboxError):

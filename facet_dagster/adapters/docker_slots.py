@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,9 +22,13 @@ def default_slots_dir() -> Path:
 
 
 class Slots:
-    """``count`` slots named ``name``, each a file lock that the system frees when its process dies."""
+    """``count`` slots named ``name``, each a file lock that the system frees when its process dies.
 
-    def __init__(self, folder: Path, name: str, count: int) -> None:
+    ``check`` is called while one waits, and raises what ends the waiting.
+    """
+
+    def __init__(self, folder: Path, name: str, count: int, check: Callable[[], None] = lambda: None) -> None:
+        self._check = check
         self._paths = [folder / f"{name}-{n}.lock" for n in range(count)]
 
     @contextmanager
@@ -39,6 +43,7 @@ class Slots:
 
     def _acquire(self) -> tuple[int, FileLock]:
         while True:
+            self._check()
             for number, path in enumerate(self._paths):
                 lock = FileLock(path)
                 try:

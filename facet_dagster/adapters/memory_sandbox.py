@@ -130,6 +130,9 @@ class MemorySandbox:
                 del self._images[name]
             return Reaped(images=removed)
 
+    def stop(self) -> None:
+        """Nothing runs here."""
+
     def _refused(self, dockerfile: str, context: BuildContext) -> BuildFailed | None:
         for base in external_bases(dockerfile):
             if base not in self._bases and base not in self._images:
