@@ -1,4 +1,4 @@
-"""The rest of the sandbox contract: limits, hostile input, sessions, and two sandboxes beside each other."""
+"""The rest of the sandbox contract: limits, hostile input, and two sandboxes beside each other."""
 
 from __future__ import annotations
 
@@ -110,35 +110,6 @@ def an_outbox_is_empty_and_open_to_everybody(sandbox: Sandbox, base: str) -> Non
     assert unpack(archive)["deep/d/file"].data == b"mine\n"
 
 
-def a_session_runs_one_program_after_the_other(sandbox: Sandbox, base: str) -> None:
-    with sandbox.open(_stay(base)) as session:
-        assert session.exec(("sh", "-c", "echo kept > /var/tmp/x; exit 5")).exit_code == 5
-        seen = session.exec(("sh", "-c", 'echo "$(cat x) $(id -u) $V"'), user="7:7", workdir="/var/tmp", env={"V": "v"})  # noqa: S108
-        assert seen.output == "kept 7 v\n", _told(seen)
-        assert session.exec(("/no/such/program",)).exit_code in (126, 127)
-        archive = session.collect("/var/tmp/x")  # noqa: S108
-        assert archive is not None
-        assert unpack(archive)["x"].data == b"kept\n"
-        assert session.collect("/no/such/path") is None
-
-
-def time_over_in_a_session_ends_it(sandbox: Sandbox, base: str) -> None:
-    with sandbox.open(_stay(base)) as session:
-        assert session.exec(("sh", "-c", "echo kept > /x; sleep 300"), seconds=1).end is End.TIMEOUT
-        assert _trouble(lambda: session.exec(("true",))), "a session that was ended must refuse"
-        archive = session.collect("/x")
-        assert archive is not None
-        assert unpack(archive)["x"].data == b"kept\n"
-
-
-def a_session_that_cannot_start_is_engine_trouble(sandbox: Sandbox, base: str) -> None:
-    def enter() -> None:
-        with sandbox.open(Run(base, ("/no/such/program",), SUBJECT, limits=SHORT)):
-            pass
-
-    assert _trouble(enter), "a session without its program must raise SandboxError"
-
-
 def an_image_that_another_holds_is_not_removed(first: Sandbox, second: Sandbox, base: str) -> None:
     with built(first, context(base)) as image:
         with first.hold(image.image):
@@ -198,11 +169,6 @@ LIMIT_CHECKS: tuple[Check, ...] = (
     too_much_to_collect_is_told,
     too_many_files_to_collect_are_told,
     an_outbox_is_empty_and_open_to_everybody,
-)
-SESSION_CHECKS: tuple[Check, ...] = (
-    a_session_runs_one_program_after_the_other,
-    time_over_in_a_session_ends_it,
-    a_session_that_cannot_start_is_engine_trouble,
 )
 # What a sandbox can do without executing anything, like BUILD_CHECKS.
 FURTHER_BUILD_CHECKS: tuple[Check, ...] = (

@@ -6,12 +6,11 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 
-from facet_dagster.adapters.sandbox_contract import BUILD_CHECKS, RUN_CHECKS
+from facet_dagster.adapters.sandbox_contract import BUILD_CHECKS, RUN_CHECKS, SESSION_CHECKS
 from facet_dagster.adapters.sandbox_contract_limits import (
     FURTHER_BUILD_CHECKS,
     LIMIT_CHECKS,
     PAIR_CHECKS,
-    SESSION_CHECKS,
 )
 from facet_dagster.domain.outcome import Value
 from facet_dagster.ports import Sandbox

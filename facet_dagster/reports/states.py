@@ -123,8 +123,8 @@ class _Records:
 
     def _reply(self, number: int, result: str) -> TaskRepairReply:
         """The repair of round ``number``; a stage that was computed anew has several, told apart by their result."""
-        facts = self._ledger.find(AttemptFact, stage="task", key=self._key, kind="repair", round=number)
-        found = [fact.artifact for fact in facts if fact.artifact and fact.summary == result]
+        facts = self._ledger.find(AttemptFact, stage="task", key=self._key, round=number, summary=result)
+        found = [fact.artifact for fact in facts if fact.artifact and fact.kind == "repair"]
         if not found or not self._store.has(found[-1]):
             raise ConfigError(f"The edit of repair round {number} of seed {self._key} is not in the artifact store")
         return TaskRepairReply.model_validate_json(self._store.get(found[-1]))
