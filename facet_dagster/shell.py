@@ -8,9 +8,9 @@ import sys
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
+from facet_dagster.adapters.docker_session import DockerSession
 from facet_dagster.domain.environment import WORKDIR
 from facet_dagster.domain.trial import End, ExecResult
 from facet_dagster.errors import ConfigError
@@ -18,9 +18,6 @@ from facet_dagster.ports import Run
 from facet_dagster.reports.states import State
 from facet_dagster.stages.task.package import AGENT, TaskLimits
 from facet_dagster.stages.task.trial import ENV, environment_image, solution_put
-
-if TYPE_CHECKING:
-    from facet_dagster.adapters.docker_session import DockerSession
 
 HOURS = 8
 _GRACE = 10.0

@@ -22,6 +22,7 @@ from facet_dagster.adapters.docker_labels import OWNER, RUN, SUBJECT
 from facet_dagster.adapters.docker_limits import host_config
 from facet_dagster.adapters.docker_pause import PauseNetworks
 from facet_dagster.adapters.docker_reaper import Reaper, remove_image, remove_own
+from facet_dagster.adapters.docker_session import DockerSession, opened
 from facet_dagster.adapters.docker_slots import Slots, default_slots_dir, one_at_a_time
 from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, Member, pack, placed
@@ -62,6 +63,8 @@ class DockerSandbox:
         self._engine = Engine(workers)
         self._build_slots = Slots(self._slots_dir, "build", build_slots, self._engine.check_stopping)
         self._trial_slots = Slots(self._slots_dir, "trial", trial_slots, self._engine.check_stopping)
+        # Slots of their own: a block that holds a session open may run a trial inside it.
+        self._session_slots = Slots(self._slots_dir, "session", trial_slots, self._engine.check_stopping)
         self._holds = Holds(self._slots_dir)
         self._builder = Builder(self._engine, classic=classic_builder)
         self._pauses = PauseNetworks(self._engine, pause_image, self._labels)
@@ -120,6 +123,15 @@ class DockerSandbox:
                     self._pauses.forget(slot)
                     time.sleep(0.2 * 2**attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    @contextlib.contextmanager
+    def open(self, run: Run) -> Iterator[DockerSession]:
+        members = _placed(run.put)
+        with (
+            self._session_slots.take(),
+            opened(self._engine, run, members, lambda: self._container(run, "none")) as made,
+        ):
+            yield made
 
     def read(self, image: str, path: str, limits: Limits | None = None) -> bytes | None:
         run = Run(image=image, argv=("true",), subject="read", limits=limits or Limits())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from facet_dagster.adapters.sandbox_contract import BUILD_CHECKS, RUN_CHECKS, SESSION_CHECKS
 from facet_dagster.adapters.sandbox_contract_limits import (
@@ -33,9 +34,9 @@ class Promise(Value):
 def selfcheck(first: Sandbox, second: Sandbox, base: str) -> Iterator[Promise]:
     """Every check once, each told as soon as it is done. ``second`` is another sandbox on the same engine."""
     for check in CHECKS:
-        yield _promise(check.__name__, lambda check=check: check(first, base))
+        yield _promise(check.__name__, partial(check, first, base))
     for pair in PAIR_CHECKS:
-        yield _promise(pair.__name__, lambda pair=pair: pair(first, second, base))
+        yield _promise(pair.__name__, partial(pair, first, second, base))
 
 
 def _promise(name: str, check: Callable[[], None]) -> Promise:
