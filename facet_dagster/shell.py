@@ -60,8 +60,8 @@ def _solved(session: DockerSession, seconds: float) -> str:
 
 
 def command(session: DockerSession, text: str, user: str) -> ExecResult:
-    """One command for bash, as a person would type it."""
-    return session.exec(("bash", "-c", text), user=user, workdir=WORKDIR, env=ENV, seconds=HOURS * 3600)
+    """One command for bash, as a person would type it; errors and output in the order in which they came."""
+    return session.exec(("bash", "-c", f"exec 2>&1\n{text}"), user=user, workdir=WORKDIR, env=ENV, seconds=HOURS * 3600)
 
 
 def check_terminal() -> None:

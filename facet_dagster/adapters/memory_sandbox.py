@@ -153,7 +153,11 @@ class MemorySandbox:
         if not inside:
             return None
         parent = PurePosixPath(wanted).parent.as_posix() + "/" if "/" in wanted else ""
-        return sanitise(pack_members({p.removeprefix(parent): m for p, m in inside.items()}), limits or Limits())
+        archive = pack_members({p.removeprefix(parent): m for p, m in inside.items()})
+        try:
+            return sanitise(archive, limits or Limits())
+        except ArchiveError as error:
+            raise SandboxError(f"{path} of image {image} is over its limits: {error}") from error
 
     def image(self, name: str) -> ImageInfo | None:
         with self._guard:
