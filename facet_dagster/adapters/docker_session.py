@@ -20,7 +20,7 @@ from facet_dagster.adapters.docker_limits import bounded_text
 from facet_dagster.adapters.docker_watchdog import Watchdog
 from facet_dagster.domain.archive import ArchiveTooLarge, Member
 from facet_dagster.domain.trial import End, ExecResult
-from facet_dagster.errors import SandboxError
+from facet_dagster.errors import OverLimits, SandboxError
 from facet_dagster.ports import Run
 
 _RETRIES = 2
@@ -121,7 +121,7 @@ class DockerSession:
         try:
             return self._container.read(path, self._run.limits)
         except ArchiveTooLarge as error:
-            raise SandboxError(f"{path} of a session is over its limits: {error}") from error
+            raise OverLimits(f"{path} of a session is over its limits: {error}") from error
 
     def check(self, elapsed: float) -> End | HostFull | None:
         """What of the session's limits is used up, for its watchdog."""
