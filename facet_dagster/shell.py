@@ -6,16 +6,17 @@ import shutil
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.docker_session import DockerSession
-from facet_dagster.domain.environment import WORKDIR
+from facet_dagster.domain.environment import WORKDIR, Service
 from facet_dagster.domain.trial import End, ExecResult
 from facet_dagster.errors import ConfigError
 from facet_dagster.ports import Run
 from facet_dagster.reports.states import State
+from facet_dagster.stages.task import live
 from facet_dagster.stages.task.package import AGENT, TaskLimits
 from facet_dagster.stages.task.trial import ENV, environment_image, solution_put
 
@@ -31,6 +32,7 @@ def opened(state: State, sandbox: DockerSandbox, *, user: str, limits: TaskLimit
 
     Raises SandboxError.
     """
+    services = state.environment.recipe.services
     with environment_image(state.environment, sandbox, limits) as image:
         run = Run(
             image=image,
@@ -42,12 +44,20 @@ def opened(state: State, sandbox: DockerSandbox, *, user: str, limits: TaskLimit
             put=solution_put(state.solve_sh.encode()) if state.solve_sh else (),
             limits=limits.container(HOURS * 3600),
         )
-        with sandbox.open(run) as session:
+        with sandbox.open(live.beside(run, HOURS * 3600) if services else run) as session:
+            if services:
+                say(_started(session, services))
             if state.solve_sh:
                 say(_solved(session, limits.solution_seconds))
             for line in state.told:
                 say(line)
             yield session
+
+
+def _started(session: DockerSession, services: Sequence[Service]) -> str:
+    done = live.start(session, services)
+    names = ", ".join(service.name for service in services)
+    return f"Services {names} are up." if done.ok else f"{done.output.rstrip()}\nServices {names} did not come up."
 
 
 def _solved(session: DockerSession, seconds: float) -> str:

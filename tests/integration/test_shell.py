@@ -16,6 +16,7 @@ from typing import Any
 import docker
 import pytest
 
+from facet_dagster import shell
 from facet_dagster.adapters.docker_labels import SUBJECT
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.memory import ScriptedLLM
@@ -30,10 +31,12 @@ from facet_dagster.funnel import Compute, Outcome, Stage, plan, run_stage
 from facet_dagster.pipeline import tasks as pipeline
 from facet_dagster.pipeline.graph import seed_stages
 from facet_dagster.ports import BuildContext, Built
-from facet_dagster.reports.states import StateName, state
+from facet_dagster.reports.states import State, StateName, state
 from facet_dagster.settings import Settings
+from facet_dagster.stages.task.package import AGENT, TaskLimits
 from tests.conftest import Databases
 from tests.e2e.conftest import FACET, Installation, installation
+from tests.fixtures import service_cases as cases
 from tests.fixtures import task_example as example
 
 pytestmark = [pytest.mark.docker, pytest.mark.postgres]
@@ -235,3 +238,17 @@ def test_however_it_ends_its_container_goes(shelf: Shelf, api: Any, number: sign
 
 def _containers(api: Any) -> list[Any]:
     return list(api.containers(all=True, filters={"label": f"{SUBJECT}={GOOD}"}))
+
+
+def test_services_run_beside_the_shell() -> None:
+    sandbox, case = DockerSandbox(), cases.load("stock-redis")
+    environment = cases.environment(case, sandbox)
+    assert environment.image is not None
+    found = State(seed=case.draft.seed, environment=environment, solve_sh=case.draft.solution.solve_sh)
+    said: list[str] = []
+    with shell.opened(found, sandbox, user=AGENT, limits=TaskLimits(), say=said.append) as session:
+        assert shell.command(session, "id -un; redis-cli ping", AGENT).output == "agent\nPONG\n"
+    assert said[0] == "Services redis are up."
+    assert said[1].endswith("/solution/solve.sh ended with exit code 0.")
+    sandbox.remove_image(environment.image)
+    sandbox.close()
