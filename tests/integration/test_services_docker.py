@@ -13,9 +13,11 @@ from facet_dagster.adapters.docker_labels import RUN
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.memory import MemoryArtifactStore
 from facet_dagster.domain.archive import unpack
-from facet_dagster.domain.environment import Environment, RunningService
+from facet_dagster.domain.environment import Environment, RunningService, Service
 from facet_dagster.domain.outcome import Component, Reason
 from facet_dagster.domain.task import Certificate, Draft, Task
+from facet_dagster.domain.trial import ExecResult, Limits
+from facet_dagster.ports import Run
 from facet_dagster.stages.task.certify import certify
 from facet_dagster.stages.task.lint import lint
 from facet_dagster.stages.task.validate import first_validation
@@ -158,6 +160,68 @@ def test_a_port_that_nobody_opens_breaks_a_promise(redis: Built, sandbox: Docker
     failed = cases.environment(redis.case, sandbox, services=(service,))
     assert failed.attempts[-1].problems == ("Service redis is healthy but does not listen on port 7000.",)
     _remove(failed, sandbox)
+
+
+ASK = "python3 -c 'import urllib.request as u; u.urlopen(\"http://127.0.0.1:8001\")'"
+PAIR = (
+    Service(
+        name="first",
+        command="exec python3 -m http.server 8001 --bind 127.0.0.1",
+        healthcheck=ASK,
+        ports=(8001,),
+        folders=("/srv/first",),
+        workdir="/srv/first",
+        set_up="id -un > whose\necho two words > file",
+    ),
+    Service(
+        name="second",
+        command=f'{ASK} && echo "it\'s \\$5 $HOME $(id -un)" >&2 && exec sleep 300',
+        healthcheck='grep -qx "it\'s \\$5 /home/agent agent" /var/log/facet/second.log',
+    ),
+)
+HEALTHY = "/usr/local/sbin/services --healthy"
+AS_AGENT = "setpriv --reuid=agent --regid=agent --clear-groups --"
+
+
+@pytest.fixture(scope="module")
+def pair(sandbox: DockerSandbox) -> Iterator[Environment]:
+    made = cases.environment(cases.load("stock-redis"), sandbox, packages=(), services=PAIR)
+    try:
+        assert made.image, made.attempts
+        yield made
+    finally:
+        _remove(made, sandbox)
+
+
+def entrypoint(pair: Environment, sandbox: DockerSandbox, script: str, *arguments: str) -> ExecResult:
+    argv = ("/usr/local/sbin/services", "sh", "-c", script, "-", *arguments)
+    return sandbox.run(Run(pair.image or "", argv, "s", limits=Limits(seconds=60))).program
+
+
+def test_services_start_in_order_and_then_the_program_runs_as_it_was_given(
+    pair: Environment, sandbox: DockerSandbox
+) -> None:
+    done = entrypoint(pair, sandbox, f'{HEALTHY} && printf "%s|" $$ "$@" && exit 7', "a b", "", "$HOME")
+    assert (done.exit_code, done.output.partition("|")[2]) == (7, "a b||$HOME|")
+    done = entrypoint(pair, sandbox, "cat /srv/first/whose /srv/first/file; stat -c %U:%a /srv/first; ls /build")
+    assert done.output.splitlines()[:3] == ["agent", "two words", "agent:750"]
+    assert "No such file" in done.output
+
+
+def test_a_service_that_ended_later_is_told(pair: Environment, sandbox: DockerSandbox) -> None:
+    kill = "sh -c 'kill -KILL $(cat /run/facet/first.pid)'"
+    done = entrypoint(pair, sandbox, f"{AS_AGENT} {kill}; {HEALTHY} 2>&1; echo $?")
+    assert done.output.split("\n")[:2] == ["Service first is not healthy.", "1"]
+
+
+def test_the_second_service_fails_by_its_own_name(pair: Environment, sandbox: DockerSandbox) -> None:
+    with sandbox.open(Run(pair.image or "", ("sleep", "100"), "s")) as session:
+        session.exec(["sed", "-i", "s/sleep 300/false/", "/usr/local/sbin/services"])
+        done = session.exec(["/usr/local/sbin/services", "echo", "never"])
+    assert done.exit_code == 1
+    assert done.output.startswith("Service second has ended; its command must stay in the foreground.")
+    assert "it's $5" in done.output, "the end of its log"
+    assert "never" not in done.output
 
 
 def test_a_case_breaks_no_rule() -> None:
