@@ -1,0 +1,152 @@
+"""The engine by bare docker-py: the best sequences known, and that of the paper's official release. No policy."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from docker import APIClient
+
+from benchmarks.sandbox.timing import Clock
+from facet_dagster.domain.archive import pack
+
+Binds = Mapping[str, str]
+
+
+class Bare:
+    """A client, one idle container a thread whose network its containers join, and the folders they are bound to."""
+
+    def __init__(self, image: str) -> None:
+        self.api: Any = APIClient(version="auto", timeout=120, num_pools=32, max_pool_size=32)
+        self.image = image
+        self._mine = threading.local()
+        self._pauses: list[str] = []
+
+    def network(self) -> str:
+        """Network mode: that of this thread's idle container."""
+        if not hasattr(self._mine, "pause"):
+            made = self.api.create_container(
+                self.image, entrypoint=["sleep", "infinity"], host_config={"NetworkMode": "none", "Init": True}
+            )
+            self._pauses.append(made["Id"])
+            self.api.start(made["Id"])
+            self._mine.pause = made["Id"]
+        return f"container:{self._mine.pause}"
+
+    def close(self) -> None:
+        for ident in self._pauses:
+            self.api.remove_container(ident, force=True)
+        self.api.close()
+
+    @contextmanager
+    def container(self, clock: Clock, image: str, argv: Sequence[str], host: Mapping[str, Any], **more: Any) -> Any:
+        with clock.phase("create"):
+            made = self.api.create_container(image, entrypoint=list(argv), host_config=dict(host), **more)
+        try:
+            yield made["Id"]
+        finally:
+            with clock.phase("remove"):
+                self.api.remove_container(made["Id"], force=True, v=True)
+
+    def execute(self, clock: Clock, ident: str) -> int:
+        """Start and wait; the exit code."""
+        with clock.phase("start"):
+            self.api.start(ident)
+        with clock.phase("wait"):
+            return int(self.api.wait(ident)["StatusCode"])
+
+    def run(self, clock: Clock, image: str, argv: Sequence[str], binds: Binds, **more: Any) -> None:
+        """One container with Docker's defaults, bound folders and the joined network."""
+        with self.container(clock, image, argv, self.host(binds), **more) as ident:
+            code = self.execute(clock, ident)
+        assert code == 0, code
+
+    def host(self, binds: Binds) -> dict[str, Any]:
+        return {"NetworkMode": self.network(), "Binds": [f"{source}:{target}" for source, target in binds.items()]}
+
+    def get(self, clock: Clock, ident: str, path: str) -> bytes:
+        with clock.phase("get"):
+            return b"".join(self.api.get_archive(ident, path)[0])
+
+    def build(self, clock: Clock, files: Mapping[str, bytes], *, version: str = "2") -> str:
+        """The tag of a new image, by BuildKit (``2``) or the classic builder (``1``)."""
+        tag = f"facet-bench:{uuid.uuid4().hex}"
+        parameters = {"t": tag, "version": version, "buildid": uuid.uuid4().hex, "rm": "1", "forcerm": "1"}
+        with clock.phase("build"):
+            answer = self.api._post(
+                self.api._url("/build"),
+                params=parameters,
+                data=pack(files),
+                headers={"Content-Type": "application/x-tar"},
+                timeout=600,
+            )
+        assert answer.status_code == 200, answer.text
+        assert '"errorDetail"' not in answer.text, answer.text[-2000:]
+        return tag
+
+    def remove_image(self, clock: Clock, image: str) -> None:
+        with clock.phase("remove image"):
+            self.api.remove_image(image)
+
+    def official(self, clock: Clock, image: str, steps: Sequence[tuple[bytes, Sequence[str]]], result: str) -> bytes:
+        """An idling container, an archive and a program for each step, the result, a kill."""
+        with clock.phase("create"):
+            ident = self.api.create_container(image, entrypoint=["sleep", "infinity"])["Id"]
+        with clock.phase("start"):
+            self.api.start(ident)
+        for archive, argv in steps:
+            with clock.phase("put"):
+                self.api.put_archive(ident, "/", archive)
+            with clock.phase("exec"):
+                task = self.api.exec_create(ident, list(argv))["Id"]
+                self.api.exec_start(task)
+                assert self.api.exec_inspect(task)["ExitCode"] == 0
+        archive = self.get(clock, ident, result)
+        with clock.phase("kill"):
+            self.api.kill(ident)
+        with clock.phase("remove"):
+            self.api.remove_container(ident, force=True, v=True)
+        return archive
+
+
+@contextmanager
+def folder(clock: Clock, files: Mapping[str, bytes]) -> Iterator[Path]:
+    """``files`` below a new folder, removed at the end; folders ``in`` and ``out`` are always there."""
+    with clock.phase("files"):
+        path = Path(tempfile.mkdtemp(prefix="facet-bench-"))
+        for name in ("in", "out"):
+            (path / name).mkdir()
+        (path / "out").chmod(0o777)
+        for name, data in files.items():
+            target = path / "in" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        # mkdtemp closes the folder to other users; programs of a container may be one.
+        os.chmod(path, 0o755)
+    try:
+        yield path
+    finally:
+        with clock.phase("files"):
+            shutil.rmtree(path)
+
+
+def unpacked(archive: bytes, target: Path) -> None:
+    """Members with their owners, as root can."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(target, filter="tar", numeric_owner=True)
+
+
+def contents(archive: bytes) -> dict[str, bytes]:
+    """Regular files of an archive, names relative to its only top folder."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        found = {member.name.partition("/")[2]: tar.extractfile(member) for member in tar if member.isfile()}
+        return {name: file.read() for name, file in found.items() if file is not None}
