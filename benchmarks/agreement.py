@@ -141,11 +141,11 @@ def compare(judged: Sequence[Judged], folder: Path, home: Path, environment: Map
         export(item.package, folder / "tasks" / item.variant.key)
     seconds = 600 + 60 * len(judged)
     found = {agent: proof.run_agent(tool, folder / "tasks", agent, folder / "jobs", seconds) for agent in proof.AGENTS}
-    return [_row(item, {agent: trials.get(item.variant.key) for agent, trials in found.items()}) for item in judged]
+    return [row_of(item, {agent: trials.get(item.variant.key) for agent, trials in found.items()}) for item in judged]
 
 
-def _row(item: Judged, harbor: dict[str, proof.HarborTrial | None]) -> dict[str, Any]:
-    theirs = {agent: trial.reward if trial else None for agent, trial in harbor.items()}
+def row_of(item: Judged, harbor: dict[str, proof.HarborTrial | None]) -> dict[str, Any]:
+    theirs = {agent: trial.reward if trial else "no trial" for agent, trial in harbor.items()}
     errors = {agent: trial.error if trial else "no trial" for agent, trial in harbor.items()}
     row = {"key": item.variant.key, "kind": item.variant.kind, "sound": item.variant.sound}
     row |= {"ours": item.rewards, "harbor": theirs, "agree": theirs == item.rewards}

@@ -119,11 +119,11 @@ BROKEN: Mapping[str, Edit] = {
 
 
 def variant(bases: list[Base], number: int, *, sound: bool) -> Variant:
-    """The ``number``-th sound or broken variant: each base in turn, then the next edit."""
+    """The ``number``-th sound or broken variant: each base in turn, and each edit on each base."""
     edits = SOUND if sound else BROKEN
-    # The number of bases and of edits need no common divisor: the turn is shifted after each round of the bases.
-    name = list(edits)[(number + number // len(bases)) % len(edits)]
-    base = bases[number % len(bases)]
+    turn, at = divmod(number, len(bases))
+    name = list(edits)[(turn + at) % len(edits)]
+    base = bases[at]
     draft, environment = edits[name](base, number)
     key = f"{base.draft.seed}-{'s' if sound else 'b'}{number:03d}"
     return Variant(

@@ -54,7 +54,18 @@ def bound(bare: Bare, clock: Clock, cpus: int) -> None:
 
 
 def idling(bare: Bare, clock: Clock) -> None:
-    found = contents(bare.official(clock, bare.image, [(ARCHIVE, ARGV)], LOGS))
+    """As the official release would, by docker-py: put, exec, get, kill, remove."""
+    with bare.container(clock, bare.image, ["sleep", "infinity"], {}) as ident:
+        with clock.phase("start"):
+            bare.api.start(ident)
+        with clock.phase("put"):
+            bare.api.put_archive(ident, "/", ARCHIVE)
+        with clock.phase("exec"):
+            task = bare.api.exec_create(ident, ARGV)["Id"]
+            bare.api.exec_start(task)
+        found = contents(bare.get(clock, ident, LOGS))
+        with clock.phase("kill"):
+            bare.api.kill(ident)
     assert found["reward.txt"].strip() == EXPECTED
 
 

@@ -6,14 +6,16 @@ import os
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.sandbox.bare import Bare, contents, folder, unpacked
 from benchmarks.sandbox.calls import counted
+from benchmarks.sandbox.official import Official, OfficialCommand
 from benchmarks.sandbox.timing import Clock, Contender, interleaved, ratio, told
 from facet_dagster import proof
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
@@ -69,12 +71,12 @@ def ours(sandbox: DockerSandbox, clock: Clock) -> None:
 
 def barely(bare: Bare, clock: Clock) -> None:
     """The same operations by the best sequence known: no limits, no policy, nothing parsed but the initial files."""
-    work = bare.build(clock, prepared()[1])
+    work, _ = bare.build(clock, prepared()[1])
     with bare.container(clock, work, ("true",), bare.host({}), user="agent") as ident:
         e0 = bare.get(clock, ident, "/app")
         assert bare.execute(clock, ident) == 0
         untouched = bare.get(clock, ident, "/app")
-    judge = bare.build(clock, tests_of(contents(e0)))
+    judge, _ = bare.build(clock, tests_of(contents(e0)))
     assert _judged(bare, clock, judge, untouched) == b"0"
     with folder(clock, {"solve.sh": SOLVE}) as path:
         host = bare.host({str(path / "in"): "/solution:ro"})
@@ -100,18 +102,16 @@ def tests_of(e0: Mapping[str, bytes]) -> dict[str, bytes]:
     return {**TESTS, "e0.json": hashes, **{f"e0/{path}": data for path, data in e0.items()}}
 
 
-def officially(bare: Bare, clock: Clock) -> None:
-    """Classic build, then a container idling for each trial; solution and tests run in the same one."""
+def officially(official: Official, clock: Clock) -> None:
+    """Solution and tests of a trial run in one container, in the image that was built for the work."""
     recipe, files = prepared()
-    image = bare.build(clock, files, version="1")
+    image = official.build(clock, files)
     tests = tests_of({file.path: file.content.encode() for file in recipe.files})
-    folder_of_tests = pack({f"tests/{path}": data for path, data in tests.items()})
-    solve = (pack({"solution/solve.sh": SOLVE}), SOLUTION)
-    for steps, reward in (([], b"0"), ([solve], b"1")):
-        archive = bare.official(clock, image, [*steps, (folder_of_tests, TEST)], LOGS)
-        assert contents(archive)["reward.txt"] == reward
-    with clock.phase("remove image"):
-        bare.api.remove_image(image, force=True)
+    judge = ({f"tests/{path}": data for path, data in tests.items()}, TEST)
+    solve = ({"solution/solve.sh": SOLVE}, SOLUTION)
+    assert official.trial(clock, image, [solve, judge], LOGS)["reward.txt"] == b"1"
+    assert official.trial(clock, image, [judge], LOGS)["reward.txt"] == b"0"
+    official.remove_image(clock, image)
 
 
 def by_harbor(home: Path, clock: Clock) -> None:
@@ -133,10 +133,12 @@ def by_harbor(home: Path, clock: Clock) -> None:
 
 def measure(sandbox: DockerSandbox, repeat: int, home: Path, harbor_repeat: int) -> dict[str, Any]:
     bare, notes = Bare(example.BASE), []
+    command, api = OfficialCommand(bare), Official(bare)
     contenders: dict[str, Contender] = {
         "ours": lambda clock: ours(sandbox, clock),
         "barely": lambda clock: barely(bare, clock),
-        "official": lambda clock: officially(bare, clock),
+        "official": lambda clock: officially(command, clock),
+        "official_api": lambda clock: officially(api, clock),
         "harbor": lambda clock: by_harbor(home, clock),
     }
     try:
@@ -145,26 +147,31 @@ def measure(sandbox: DockerSandbox, repeat: int, home: Path, harbor_repeat: int)
         notes.append(f"harbor: {why}")
         del contenders["harbor"]
     try:
-        warm = _classic_toolchain(bare)
-        clocks = interleaved(contenders, repeat, seldom={"harbor": harbor_repeat})
-        calls = {name: _calls(contenders[name]) for name in ("ours", "barely")}
-        bare.api.remove_image(warm)
+        with _classic_toolchain(api):
+            clocks = interleaved(contenders, repeat, seldom={"harbor": harbor_repeat})
+            calls = {name: _calls(contenders[name]) for name in ("ours", "barely")}
+        api.litter |= command.litter
+        api.tidy()
     finally:
         bare.close()
     return {
         "ours_over_barely": ratio(clocks, "ours", "barely"),
-        "official_over_ours": ratio(clocks, "official", "ours"),
-        "harbor_over_ours": ratio(clocks, "harbor", "ours"),
+        **{f"{name}_over_ours": ratio(clocks, name, "ours") for name in contenders if name not in ("ours", "barely")},
         "engine_calls": calls,
         "times": told(clocks),
         "notes": notes,
     }
 
 
-def _classic_toolchain(bare: Bare) -> str:
+@contextmanager
+def _classic_toolchain(official: Official) -> Iterator[None]:
     """The classic builder keeps a layer only while an image needs it: this one keeps the tool chain of all tasks."""
     dockerfile, _, _ = prepared()[1]["Dockerfile"].decode().partition("\nFROM toolchain")
-    return bare.build(Clock(), {"Dockerfile": dockerfile.encode() + b"\n"}, version="1")
+    image = official.build(Clock(), {"Dockerfile": dockerfile.encode() + b"\n"})
+    try:
+        yield
+    finally:
+        official.remove_image(Clock(), image)
 
 
 def _calls(contender: Contender) -> dict[str, dict[str, float]]:
