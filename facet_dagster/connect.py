@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from facet_dagster import __version__
+from facet_dagster.adapters.docker_disk import DiskLimits
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.embedded_postgres import postgres_url, stop
 from facet_dagster.adapters.fsspec_artifact_store import FsspecArtifactStore
@@ -45,7 +46,15 @@ def open_store(settings: Settings) -> ArtifactStore:
 
 def open_sandbox(settings: Settings) -> DockerSandbox:
     """Docker; build and trial slots are shared by all processes of this machine."""
-    return DockerSandbox(workers=settings.llm_workers, pause_image=settings.base_image)
+    return DockerSandbox(
+        workers=settings.llm_workers,
+        build_network=settings.build_network,
+        pause_image=settings.base_image,
+        build_slots=settings.build_slots,
+        trial_slots=settings.trial_slots,
+        disk=DiskLimits(settings.disk_watermark, settings.disk_floor, settings.build_cache),
+        deployment=settings.deployment,
+    )
 
 
 def open_embedder(settings: Settings) -> Embedder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, cast
+from typing import IO, Any, Protocol, cast
 
 import requests
 from docker.errors import APIError
@@ -20,7 +20,7 @@ from facet_dagster.errors import SandboxError
 _CONFLICT = 409
 _REMOVE_SECONDS = 10.0
 _FILE_TOO_BIG = 128 + 25  # ended by SIGXFSZ, the limit on a file's size
-_KILLED = 128 + 9
+KILLED = 128 + 9
 _CANNOT_START = 126
 _RESERVE_GIB = 0.5
 # The engine's words for an image that cannot run the program: its user, its folder or the program is not there.
@@ -37,7 +37,19 @@ _IMAGE_FAULTS = (
 )
 
 
-class _HostFull:
+class Shared(Protocol):
+    """Folders that the container mounts, as far as its life needs them."""
+
+    def size(self, most: int) -> int:
+        """Bytes on disk; stops counting over ``most``. Raises ArchiveTooLarge."""
+        ...
+
+    def collect(self, path: str, limits: Limits) -> bytes | None:
+        """Archive of the mounted folder ``path``, None when it is not one. Raises ArchiveTooLarge."""
+        ...
+
+
+class HostFull:
     """A reason to stop that is not the program's: somebody filled the engine's disk."""
 
 
@@ -64,8 +76,8 @@ def image_faults() -> Iterator[None]:
 class Container:
     """One container. ``started`` turns true as soon as its program may have run."""
 
-    def __init__(self, engine: Engine, ident: str) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, ident: str, shared: Shared | None = None) -> None:
+        self._engine, self._shared = engine, shared
         self.id = ident
         self.started = False
 
@@ -77,22 +89,23 @@ class Container:
 
     def execute(self, limits: Limits) -> ExecResult:
         """Start the program and wait for its end, or for the end of its limits. Raises CannotStart."""
-        self._start()
-        with Watchdog[End | _HostFull](limits.seconds, lambda t: self._over(limits, t), self.kill) as dog:
+        self.start()
+        with Watchdog[End | HostFull](limits.seconds, lambda t: self.over(limits, t), self.kill) as dog:
             with engine_errors("wait for a container"):
                 self._engine.api.wait(self.id, timeout=int(limits.seconds) + CALL_SECONDS)
             seconds = dog.elapsed
-        if isinstance(dog.reason, _HostFull):
+        if isinstance(dog.reason, HostFull):
             raise SandboxError("The Docker Engine's disk is nearly full; a program was stopped: free some space")
         state = self._ended_state(killed_by_us=dog.reason is not None)
         code = int(state["ExitCode"])
         return ExecResult(
-            end=dog.reason or _end_of(state, code), exit_code=code, output=self._output(limits.output), seconds=seconds
+            end=dog.reason or end_of(state, code), exit_code=code, output=self._output(limits.output), seconds=seconds
         )
 
-    def collect(self, paths: tuple[str, ...], limits: Limits) -> dict[str, bytes | None]:
-        """Sanitised archive of each path, None where there is nothing. Raises ArchiveTooLarge."""
-        return {path: self.read(path, limits) for path in paths}
+    def collect(self, path: str, limits: Limits) -> bytes | None:
+        """Like ``read``, also of a mounted folder."""
+        mounted = self._shared.collect(path, limits) if self._shared else None
+        return mounted if mounted is not None else self.read(path, limits)
 
     def read(self, path: str, limits: Limits) -> bytes | None:
         """Sanitised archive of one path, or None. Raises ArchiveTooLarge when over ``limits``."""
@@ -118,7 +131,8 @@ class Container:
         """Remove the container and its anonymous volumes, and see that it is gone. Raises SandboxError."""
         remove_container(self._engine, self.id)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the program. Raises CannotStart."""
         with engine_errors("start a container"), image_faults():
             try:
                 self._engine.api.start(self.id)
@@ -129,23 +143,31 @@ class Container:
                 raise
         self.started = True
 
-    def _over(self, limits: Limits, elapsed: float) -> End | _HostFull | None:
+    def over(self, limits: Limits, elapsed: float) -> End | HostFull | None:
+        """Which of its limits is used up after ``elapsed`` seconds, if any."""
         if elapsed >= limits.seconds:
             return End.TIMEOUT
         with contextlib.suppress(SandboxError), engine_errors("measure a container"):
             api = self._engine.api
             answer = api._get(api._url("/containers/{0}/json", self.id), params={"size": "1"})
             written = int(answer.json().get("SizeRw") or 0)
-            if written > limits.disk:
+            if written + self._beside(limits.disk) > limits.disk:
                 return End.DISK
-            return _HostFull() if self._engine.disk_is_short(_RESERVE_GIB) else None
+            return HostFull() if self._engine.disk_is_short(_RESERVE_GIB) else None
         return None
+
+    def _beside(self, most: int) -> int:
+        """Bytes that it wrote into mounted folders."""
+        try:
+            return self._shared.size(most) if self._shared else 0
+        except ArchiveTooLarge:  # folders nested so deep that they cannot be counted
+            return most + 1
 
     def _ended_state(self, *, killed_by_us: bool) -> Mapping[str, Any]:
         state = self._state()
         # The engine learns of an out-of-memory kill by an event that may come after the exit.
         for _ in range(5):
-            if killed_by_us or state["ExitCode"] != _KILLED or state.get("OOMKilled"):
+            if killed_by_us or state["ExitCode"] != KILLED or state.get("OOMKilled"):
                 break
             time.sleep(0.05)
             state = self._state()
@@ -181,7 +203,7 @@ class Container:
             yield response
 
 
-def _end_of(state: Mapping[str, Any], code: int) -> End:
+def end_of(state: Mapping[str, Any], code: int) -> End:
     if state.get("OOMKilled"):
         return End.OOM
     return End.DISK if code == _FILE_TOO_BIG else End.EXITED

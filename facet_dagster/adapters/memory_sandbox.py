@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -14,9 +14,24 @@ from facet_dagster.domain.archive import ArchiveError, Member, pack, pack_member
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.trial import End, ExecResult, Limits
 from facet_dagster.errors import SandboxError
-from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome
+from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome, Session
 
 Script = Callable[[Run], RunOutcome]
+
+
+@dataclass(frozen=True)
+class Exec:
+    """One program asked for in the session of ``run``."""
+
+    run: Run
+    argv: tuple[str, ...]
+    user: str
+    workdir: str
+    env: Mapping[str, str]
+    seconds: float
+
+
+ExecScript = Callable[[Exec], ExecResult]
 
 
 def ended(
@@ -34,7 +49,40 @@ def ended(
 
 def succeed(run: Run) -> RunOutcome:
     """The default script: every program succeeds and leaves nothing."""
-    return ended(collected=dict.fromkeys(run.collect))
+    return ended(collected=dict.fromkeys((*run.collect, *run.outbox)))
+
+
+def succeed_exec(asked: Exec) -> ExecResult:
+    """The default script of sessions: every program succeeds silently."""
+    return ended(seconds=min(0.1, asked.seconds)).program
+
+
+class MemorySession:
+    """``script`` answers each exec; ``collected`` is what a collect finds. A scripted End.TIMEOUT ends the session."""
+
+    def __init__(self, run: Run, script: ExecScript, collected: Mapping[str, bytes | None], asked: list[Exec]) -> None:
+        self._run, self._script, self._collected, self._asked = run, script, collected, asked
+        self._over = False
+
+    def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        user: str = "root",
+        workdir: str = "/",
+        env: Mapping[str, str] | None = None,
+        seconds: float = 60.0,
+    ) -> ExecResult:
+        if self._over:
+            raise SandboxError("The session is over; open another one")
+        asked = Exec(self._run, tuple(argv), user, workdir, dict(env or {}), seconds)
+        self._asked.append(asked)
+        result = self._script(asked)
+        self._over = result.end is End.TIMEOUT
+        return result
+
+    def collect(self, path: str) -> bytes | None:
+        return self._collected.get(path)
 
 
 @dataclass
@@ -44,10 +92,11 @@ class _Image:
 
 
 class MemorySandbox:
-    """``script`` answers each run. ``failures`` maps a text to the BuildFailed of every Dockerfile that holds it.
+    """``script`` answers each run, and says what an opened session leaves to collect; ``exec_script`` answers each
+    exec in a session. ``failures`` maps a text to the BuildFailed of every Dockerfile that holds it.
 
     Images hold the files of their context's ``app/`` folder under ``/app``, and ``root`` (absolute path -> bytes)
-    besides. ``builds``, ``runs`` and ``reads`` record what was asked.
+    besides. ``builds``, ``runs``, ``execs`` and ``reads`` record what was asked.
     """
 
     def __init__(
@@ -57,7 +106,9 @@ class MemorySandbox:
         failures: Mapping[str, BuildFailed] | None = None,
         bases: tuple[str, ...] = ("python:3.11-slim-bookworm",),
         root: Mapping[str, bytes] | None = None,
+        exec_script: ExecScript = succeed_exec,
     ) -> None:
+        self._exec_script = exec_script
         self._script, self._failures = script, dict(failures or {})
         self._held: Counter[str] = Counter()
         self._root = unpack(pack({path.lstrip("/"): data for path, data in (root or {}).items()}))
@@ -66,10 +117,13 @@ class MemorySandbox:
         self._guard = threading.Lock()
         self.builds: list[tuple[str, BuildContext]] = []
         self.runs: list[Run] = []
+        self.execs: list[Exec] = []
         self.reads: list[tuple[str, str]] = []
 
-    def build(self, context: BuildContext, *, subject: str, seconds: float = 600.0) -> Built | BuildFailed:
-        del seconds
+    def build(
+        self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0
+    ) -> Built | BuildFailed:
+        del attempt, seconds
         dockerfile = context.files.get("Dockerfile", b"").decode(errors="replace")
         with self._guard:
             self.builds.append((subject, context))
@@ -87,6 +141,10 @@ class MemorySandbox:
             self._image(run.image)
             self.runs.append(run)
         return self._script(run)
+
+    @contextmanager
+    def open(self, run: Run) -> Iterator[Session]:
+        yield MemorySession(run, self._exec_script, self.run(run).collected, self.execs)
 
     def read(self, image: str, path: str, limits: Limits | None = None) -> bytes | None:
         with self._guard:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from facet_dagster.domain.archive import pack, unpack
 from facet_dagster.domain.trial import End, Limits
 from facet_dagster.errors import SandboxError
-from facet_dagster.ports import BuildContext, BuildFailed, Built, Put, Run, RunOutcome, Sandbox
+from facet_dagster.ports import BuildContext, BuildFailed, Built, Put, Run, RunOutcome, Sandbox, Session
 
 Check = Callable[[Sandbox, str], None]
 SUBJECT = "contract"
@@ -182,6 +182,78 @@ def nothing_stays_from_one_run_to_the_next(sandbox: Sandbox, base: str) -> None:
     assert not shell(sandbox, base, "test -e /left-behind").program.ok
 
 
+def session(
+    sandbox: Sandbox, base: str, *, limits: Limits = _SHORT, put: tuple[Put, ...] = ()
+) -> AbstractContextManager[Session]:
+    return sandbox.open(Run(image=base, argv=("sleep", "300"), subject=SUBJECT, limits=limits, put=put))
+
+
+def programs_of_one_session_see_each_other(sandbox: Sandbox, base: str) -> None:
+    with session(sandbox, base, put=(Put("/in", pack({"data": b"given"})),)) as opened:
+        started = opened.exec(["sh", "-c", "cat /in/data; mkdir /out; sleep 200 >/dev/null 2>&1 & echo $! > /pid"])
+        assert started.output == "given"
+        assert opened.exec(["sh", "-c", "kill -0 $(cat /pid) && echo kept > /out/f"]).ok, "what was started runs on"
+        archive = opened.collect("/out")
+        assert archive is not None
+        assert unpack(archive)["out/f"].data == b"kept\n"
+        assert opened.collect("/absent") is None
+
+
+def user_folder_and_variables_of_an_exec_are_obeyed(sandbox: Sandbox, base: str) -> None:
+    with session(sandbox, base) as opened:
+        done = opened.exec(["sh", "-c", "id -u; pwd; echo $A"], user="65534", workdir="/usr", env={"A": "b"})
+        assert done.output.split() == ["65534", "/usr", "b"]
+        assert opened.exec(["sh", "-c", "id -u; pwd"]).output.split() == ["0", "/"]
+
+
+def how_an_exec_ends_is_data(sandbox: Sandbox, base: str) -> None:
+    with session(sandbox, base) as opened:
+        failed = opened.exec(["sh", "-c", "echo out; echo err >&2; exit 3"])
+        assert (failed.end, failed.exit_code) == (End.EXITED, 3)
+        assert sorted(failed.output.split()) == ["err", "out"]
+        assert opened.exec(["/no/such/program"]).exit_code in (126, 127)
+        assert opened.exec(["true"], workdir="/no/such/folder").exit_code in (126, 127)
+        assert opened.exec(["sh", "-c", "kill -KILL $$"]).exit_code == 137
+        assert opened.exec(["true"]).ok
+
+
+def an_exec_over_its_time_ends_the_session(sandbox: Sandbox, base: str) -> None:
+    with session(sandbox, base) as opened:
+        opened.exec(["sh", "-c", "echo before > /kept"])
+        assert opened.exec(["sh", "-c", "setsid sleep 300 & sleep 300"], seconds=0.5).end is End.TIMEOUT
+        assert _refuses(opened)
+        assert opened.collect("/kept"), "what was written can still be read"
+
+
+def a_session_over_its_time_ends(sandbox: Sandbox, base: str) -> None:
+    with session(sandbox, base, limits=Limits(seconds=1.5)) as opened:
+        assert opened.exec(["sleep", "300"]).end is End.TIMEOUT
+        assert _refuses(opened)
+
+
+def a_session_of_a_program_that_is_not_there_does_not_open(sandbox: Sandbox, base: str) -> None:
+    try:
+        with sandbox.open(Run(image=base, argv=("/no/such/program",), subject=SUBJECT)):
+            raise AssertionError("the session opened")
+    except SandboxError as error:
+        transient = error.transient
+    assert not transient, "the program will not appear by waiting"
+
+
+def the_network_of_a_session_ends_at_the_loopback(sandbox: Sandbox, base: str) -> None:
+    with session(sandbox, base) as opened:
+        done = opened.exec(["sh", "-c", "tail -n +3 /proc/net/dev | cut -d: -f1 | grep -v '^ *lo$'"])
+        assert done.exit_code == 1, f"other network devices: {done.output}"
+
+
+def _refuses(opened: Session) -> bool:
+    try:
+        opened.exec(["true"])
+    except SandboxError:
+        return True
+    return False
+
+
 # What a sandbox can do without executing anything.
 BUILD_CHECKS: tuple[Check, ...] = (
     equal_content_is_built_once,
@@ -204,4 +276,13 @@ RUN_CHECKS: tuple[Check, ...] = (
     time_over_ends_the_whole_process_tree,
     the_network_ends_at_the_loopback,
     nothing_stays_from_one_run_to_the_next,
+)
+SESSION_CHECKS: tuple[Check, ...] = (
+    programs_of_one_session_see_each_other,
+    user_folder_and_variables_of_an_exec_are_obeyed,
+    how_an_exec_ends_is_data,
+    an_exec_over_its_time_ends_the_session,
+    a_session_over_its_time_ends,
+    a_session_of_a_program_that_is_not_there_does_not_open,
+    the_network_of_a_session_ends_at_the_loopback,
 )

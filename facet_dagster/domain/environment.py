@@ -152,12 +152,18 @@ class E0File(Value):
 
 
 class E0(Value):
-    """The executable initial state, read through the engine (architecture: shared by I, S and V)."""
+    """The executable initial state, read through the engine (architecture: shared by I, S and V).
+
+    ``package_versions`` are those of all installed Debian packages, ``snapshot_date`` the day (UTC) of the
+    archive's snapshot that they come from: that of the last installation.
+    """
 
     workdir: str
     files: tuple[E0File, ...]
     tools: tuple[str, ...]
     tool_versions: dict[str, str] = {}
+    package_versions: dict[str, str] = {}
+    snapshot_date: str = ""
     env: dict[str, str] = {}
     user: str = ""
     image_id: str = ""

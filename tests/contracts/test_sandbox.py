@@ -8,7 +8,7 @@ import pytest
 
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.memory_sandbox import MemorySandbox
-from facet_dagster.adapters.sandbox_contract import BUILD_CHECKS, RUN_CHECKS, Check
+from facet_dagster.adapters.sandbox_contract import BUILD_CHECKS, RUN_CHECKS, SESSION_CHECKS, Check
 
 BASE = "python:3.11-slim-bookworm"
 
@@ -26,6 +26,6 @@ def test_memory(check: Check) -> None:
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("check", BUILD_CHECKS + RUN_CHECKS, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", BUILD_CHECKS + RUN_CHECKS + SESSION_CHECKS, ids=lambda c: c.__name__)
 def test_docker(check: Check, docker_sandbox: DockerSandbox) -> None:
     check(docker_sandbox, BASE)

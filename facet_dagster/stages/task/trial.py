@@ -158,7 +158,7 @@ def _judgement(image: str, artifacts: bytes, limits: TaskLimits, subject: str) -
         workdir=WORKDIR,
         env={"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"},
         put=(Put("/", artifacts),),
-        collect=(LOGS,),
+        outbox=(LOGS,),
         limits=limits.container(limits.verifier_seconds),
     )
 

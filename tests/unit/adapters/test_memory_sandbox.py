@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from facet_dagster.adapters.memory_sandbox import MemorySandbox, ended
+from facet_dagster.adapters.memory_sandbox import Exec, MemorySandbox, ended
 from facet_dagster.domain.archive import unpack
-from facet_dagster.domain.trial import End, Limits
+from facet_dagster.domain.trial import End, ExecResult, Limits
 from facet_dagster.errors import SandboxError
 from facet_dagster.ports import BuildContext, BuildFailed, Built, Reaped, Run
 
@@ -77,3 +77,18 @@ def test_reaping_everything_leaves_the_bases() -> None:
     assert sandbox.reap(images=True) == Reaped()
     assert sandbox.reap(images=True, everything=True).images == (image,)
     assert sandbox.image(BASE) is not None
+
+
+def test_a_second_script_answers_each_program_of_a_session() -> None:
+    def answer(asked: Exec) -> ExecResult:
+        end = End.TIMEOUT if asked.argv == ("slow",) else End.EXITED
+        return ended(len(asked.argv), asked.user, end=end).program
+
+    sandbox = MemorySandbox(lambda run: ended(collected={"/app": b"tar"}), exec_script=answer)
+    with sandbox.open(Run(BASE, ("sleep", "1"), "s")) as session:
+        assert session.exec(["a", "b"], user="agent").output == "agent"
+        assert session.exec(["slow"], seconds=1).end is End.TIMEOUT
+        with pytest.raises(SandboxError, match="over"):
+            session.exec(["a"])
+        assert (session.collect("/app"), session.collect("/absent")) == (b"tar", None)
+    assert [asked.argv for asked in sandbox.execs] == [("a", "b"), ("slow",)]
