@@ -22,8 +22,10 @@ import argparse
 import json
 import os
 import platform
+import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,9 +83,15 @@ def main() -> None:
         for name in PARTS:
             if name in options.only.split(","):
                 began = time.monotonic()
-                result[name] = _part(name, options, common)
+                try:
+                    result[name] = _part(name, options, common)
+                except Exception as error:  # noqa: BLE001 - the figures of the other parts are told all the same
+                    traceback.print_exc()
+                    result[name] = {"error": f"{type(error).__name__}: {error}"[:2000]}
                 result[name]["seconds_in_all"] = round(time.monotonic() - began, 1)
     print(json.dumps(result, indent=1))
+    if any("error" in part for part in result.values()):
+        sys.exit(1)
 
 
 def _part(name: str, options: argparse.Namespace, common: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from benchmarks.sandbox.timing import Clock
 from facet_dagster.domain.archive import pack
 
 Binds = Mapping[str, str]
+REPOSITORY = "facet-bench"
 
 
 class Bare:
@@ -30,6 +31,7 @@ class Bare:
         self.image = image
         self._mine = threading.local()
         self._pauses: list[str] = []
+        self._tags: set[str] = set()
 
     def network(self) -> str:
         """Network mode: that of this thread's idle container."""
@@ -42,9 +44,18 @@ class Bare:
             self._mine.pause = made["Id"]
         return f"container:{self._mine.pause}"
 
+    def new_tag(self) -> str:
+        """The name of an image that is removed by ``close`` at the latest."""
+        tag = f"{REPOSITORY}:{uuid.uuid4().hex}"
+        self._tags.add(tag)
+        return tag
+
     def close(self) -> None:
         for ident in self._pauses:
             self.api.remove_container(ident, force=True)
+        for image in self.api.images(filters={"reference": f"{REPOSITORY}:*"}):
+            for tag in self._tags & set(image["RepoTags"] or ()):
+                self.api.remove_image(tag)
         self.api.close()
 
     @contextmanager
@@ -79,7 +90,7 @@ class Bare:
 
     def build(self, clock: Clock, files: Mapping[str, bytes], *, version: str = "2") -> tuple[str, str]:
         """The tag of a new image and the build's log, by BuildKit (``2``) or the classic builder (``1``)."""
-        tag = new_tag()
+        tag = self.new_tag()
         parameters = {"t": tag, "version": version, "buildid": uuid.uuid4().hex, "rm": "1", "forcerm": "1"}
         with clock.phase("build"):
             answer = self.api._post(
@@ -96,10 +107,6 @@ class Bare:
     def remove_image(self, clock: Clock, image: str) -> None:
         with clock.phase("remove image"):
             self.api.remove_image(image)
-
-
-def new_tag() -> str:
-    return f"facet-bench:{uuid.uuid4().hex}"
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from docker.errors import APIError
 
-from benchmarks.sandbox.bare import Bare, contents, folder, new_tag
+from benchmarks.sandbox.bare import Bare, contents, folder
 from benchmarks.sandbox.timing import Clock
 from facet_dagster.domain.archive import pack
 
@@ -42,15 +42,16 @@ class Official:
         with clock.phase("run"):
             ident = self._api.create_container(image, entrypoint=["sleep", "infinity"])["Id"]
             self._api.start(ident)
-        for files, argv in steps:
+        try:
+            for files, argv in steps:
+                with clock.phase("cp"):
+                    self._api.put_archive(ident, "/", pack(files))
+                self._exec(clock, ident, argv)
             with clock.phase("cp"):
-                self._api.put_archive(ident, "/", pack(files))
-            self._exec(clock, ident, argv)
-        with clock.phase("cp"):
-            archive = b"".join(self._api.get_archive(ident, result)[0])
-        with clock.phase("rm"):
-            self._api.remove_container(ident, force=True, v=True)
-        return contents(archive)
+                return contents(b"".join(self._api.get_archive(ident, result)[0]))
+        finally:
+            with clock.phase("rm"):
+                self._api.remove_container(ident, force=True, v=True)
 
     def remove_image(self, clock: Clock, image: str) -> None:
         with clock.phase("rmi"):
@@ -75,7 +76,7 @@ class OfficialCommand(Official):
     """By the docker command, as the release does."""
 
     def build(self, clock: Clock, files: Mapping[str, bytes]) -> str:
-        tag = new_tag()
+        tag = self._bare.new_tag()
         with folder(clock, files) as path, clock.phase("build"):
             log = _docker("build", "-t", tag, str(path / "in"), DOCKER_BUILDKIT="0")
         self.litter |= set(_LAYER.findall(log.decode()))
@@ -87,13 +88,14 @@ class OfficialCommand(Official):
         name = f"facet-bench-{uuid.uuid4().hex}"
         with clock.phase("run"):
             _docker("run", "-d", "--name", name, "--network", "bridge", image, "sleep", "infinity")
-        for files, argv in steps:
-            self._step(clock, name, files, argv)
-        with clock.phase("cp"):
-            archive = _docker("cp", f"{name}:{result}", "-")
-        with clock.phase("rm"):
-            _docker("rm", "-f", name)
-        return contents(archive)
+        try:
+            for files, argv in steps:
+                self._step(clock, name, files, argv)
+            with clock.phase("cp"):
+                return contents(_docker("cp", f"{name}:{result}", "-"))
+        finally:
+            with clock.phase("rm"):
+                _docker("rm", "-f", name)
 
     def remove_image(self, clock: Clock, image: str) -> None:
         with clock.phase("rmi"):

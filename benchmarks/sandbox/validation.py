@@ -61,12 +61,14 @@ def ours(sandbox: DockerSandbox, clock: Clock) -> None:
     assert not built.reused
     environment = example.environment(built.image).model_copy(update={"recipe": recipe})
     draft = DRAFT.model_copy(update={"image": built.image})
-    with clock.phase("first_validation"):
-        outcome = first_validation(draft, environment, example.SCENARIO, sandbox=sandbox, trial_seconds=SECONDS)
+    try:
+        with clock.phase("first_validation"):
+            outcome = first_validation(draft, environment, example.SCENARIO, sandbox=sandbox, trial_seconds=SECONDS)
+    finally:
+        with clock.phase("remove image"):
+            sandbox.remove_image(built.image)
     assert isinstance(outcome.value, Task)
     assert outcome.value.valid, outcome.value.validations
-    with clock.phase("remove image"):
-        sandbox.remove_image(built.image)
 
 
 def barely(bare: Bare, clock: Clock) -> None:
