@@ -24,25 +24,36 @@ REPOSITORY = "facet-bench"
 
 
 class Bare:
-    """A client, one idle container a thread whose network its containers join, and the folders they are bound to."""
+    """A client, idle containers whose networks others join, and names of images; all is removed by ``close``."""
 
     def __init__(self, image: str) -> None:
         self.api: Any = APIClient(version="auto", timeout=120, num_pools=32, max_pool_size=32)
         self.image = image
         self._mine = threading.local()
         self._pauses: list[str] = []
+        self._free: list[str] = []
         self._tags: set[str] = set()
 
+    @contextmanager
+    def joined(self) -> Iterator[None]:
+        """In the block the containers of this thread join the network of an idle one that no other thread has."""
+        ident = self._free.pop() if self._free else self._idle()
+        self._mine.network = f"container:{ident}"
+        try:
+            yield
+        finally:
+            self._free.append(ident)
+
+    def _idle(self) -> str:
+        host = {"NetworkMode": "none", "Init": True}
+        ident = str(self.api.create_container(self.image, entrypoint=["sleep", "infinity"], host_config=host)["Id"])
+        self._pauses.append(ident)
+        self.api.start(ident)
+        return ident
+
+    @property
     def network(self) -> str:
-        """Network mode: that of this thread's idle container."""
-        if not hasattr(self._mine, "pause"):
-            made = self.api.create_container(
-                self.image, entrypoint=["sleep", "infinity"], host_config={"NetworkMode": "none", "Init": True}
-            )
-            self._pauses.append(made["Id"])
-            self.api.start(made["Id"])
-            self._mine.pause = made["Id"]
-        return f"container:{self._mine.pause}"
+        return str(self._mine.network)
 
     def new_tag(self) -> str:
         """The name of an image that is removed by ``close`` at the latest."""
@@ -82,7 +93,7 @@ class Bare:
         assert code == 0, code
 
     def host(self, binds: Binds) -> dict[str, Any]:
-        return {"NetworkMode": self.network(), "Binds": [f"{source}:{target}" for source, target in binds.items()]}
+        return {"NetworkMode": self.network, "Binds": [f"{source}:{target}" for source, target in binds.items()]}
 
     def get(self, clock: Clock, ident: str, path: str) -> bytes:
         with clock.phase("get"):

@@ -45,8 +45,9 @@ class Ours:
 
 def bound(bare: Bare, clock: Clock, cpus: int) -> None:
     """Bind mounts and a joined network, with our limits."""
-    host = host_config(Limits(), user="root", network=bare.network(), cpus=cpus)
-    with folder(clock, {name.partition("/")[2]: data for name, data in FILES.items()}) as path:
+    files = {name.partition("/")[2]: data for name, data in FILES.items()}
+    with bare.joined(), folder(clock, files) as path:
+        host = host_config(Limits(), user="root", network=bare.network, cpus=cpus)
         binds = [f"{path}/in:/tests:ro", f"{path}/out:{LOGS}"]
         with bare.container(clock, bare.image, ARGV, {**host, "Binds": binds}) as ident:
             assert bare.execute(clock, ident) == 0

@@ -73,21 +73,26 @@ def ours(sandbox: DockerSandbox, clock: Clock) -> None:
 
 def barely(bare: Bare, clock: Clock) -> None:
     """The same operations by the best sequence known: no limits, no policy, nothing parsed but the initial files."""
-    work, _ = bare.build(clock, prepared()[1])
-    with bare.container(clock, work, ("true",), bare.host({}), user="agent") as ident:
-        e0 = bare.get(clock, ident, "/app")
-        assert bare.execute(clock, ident) == 0
-        untouched = bare.get(clock, ident, "/app")
-    judge, _ = bare.build(clock, tests_of(contents(e0)))
-    assert _judged(bare, clock, judge, untouched) == b"0"
+    with bare.joined():
+        work, _ = bare.build(clock, prepared()[1])
+        with bare.container(clock, work, ("true",), bare.host({}), user="agent") as ident:
+            e0 = bare.get(clock, ident, "/app")
+            assert bare.execute(clock, ident) == 0
+            untouched = bare.get(clock, ident, "/app")
+        judge, _ = bare.build(clock, tests_of(contents(e0)))
+        assert _judged(bare, clock, judge, untouched) == b"0"
+        assert _judged(bare, clock, judge, _solved(bare, clock, work)) == b"1"
+        bare.remove_image(clock, judge)
+        bare.remove_image(clock, work)
+
+
+def _solved(bare: Bare, clock: Clock, image: str) -> bytes:
+    """What solve.sh leaves below /app."""
     with folder(clock, {"solve.sh": SOLVE}) as path:
         host = bare.host({str(path / "in"): "/solution:ro"})
-        with bare.container(clock, work, SOLUTION, host, user="agent", working_dir="/app", environment=ENV) as ident:
+        with bare.container(clock, image, SOLUTION, host, user="agent", working_dir="/app", environment=ENV) as ident:
             assert bare.execute(clock, ident) == 0
-            done = bare.get(clock, ident, "/app")
-    assert _judged(bare, clock, judge, done) == b"1"
-    bare.remove_image(clock, judge)
-    bare.remove_image(clock, work)
+            return bare.get(clock, ident, "/app")
 
 
 def _judged(bare: Bare, clock: Clock, image: str, app: bytes) -> bytes:
@@ -193,9 +198,9 @@ def throughput(options: Mapping[str, Any], levels: tuple[int, ...], repeat: int)
     }
     found: dict[str, Any] = {}
     try:
-        for act in acts.values():
-            act()
         for level in levels:
+            for act in acts.values():
+                _rate(act, level, level)  # warm: idle containers, connections
             rates: dict[str, list[float]] = {name: [] for name in acts}
             for _ in range(repeat):
                 for name, act in acts.items():
