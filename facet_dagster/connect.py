@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from facet_dagster import __version__
+from facet_dagster.adapters.docker_disk import DiskLimits
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.docker_slots import default_slots_dir
 from facet_dagster.adapters.embedded_postgres import postgres_url, stop
@@ -50,7 +51,15 @@ def open_sandbox(settings: Settings, *, reap: bool = True) -> DockerSandbox:
 
     ``reap``: also remove the containers of dead processes, in a thread, at most once a minute on this machine.
     """
-    sandbox = DockerSandbox(workers=settings.llm_workers, pause_image=settings.base_image)
+    sandbox = DockerSandbox(
+        workers=settings.llm_workers,
+        build_network=settings.build_network,
+        pause_image=settings.base_image,
+        build_slots=settings.build_slots,
+        trial_slots=settings.trial_slots,
+        disk=DiskLimits(settings.disk_watermark, settings.disk_floor, settings.build_cache),
+        deployment=settings.deployment,
+    )
     if reap:
         reap_on_start(sandbox, default_slots_dir())
     return sandbox

@@ -47,6 +47,17 @@ class Settings(BaseSettings):
     task_repairs: int = Field(default=5, ge=0, description="paper, Table 8")
     workers: int = Field(default=2, ge=1, le=64, description="keys in flight inside one stage")
     llm_workers: int = Field(default=4, ge=1, le=256, description="keys in flight in stages that wait for a model")
+    deployment: str = Field(default="local", description="a label of everything made on the Docker Engine")
+    build_slots: int = Field(default=2, ge=1, description="builds at once on one engine, over all processes")
+    trial_slots: int = Field(default=4, ge=1, description="trials at once on one engine, over all processes")
+    build_network: Literal["default", "host", "none"] = Field(
+        default="default", description="network of builds; trials never have one"
+    )
+    disk_watermark: float = Field(
+        default=4.0, ge=0, description="GiB free on the engine's disk below which images go and no build starts"
+    )
+    disk_floor: float = Field(default=1.0, ge=0, description="GiB free below which nothing runs")
+    build_cache: float = Field(default=20.0, ge=0, description="GiB that the engine's build cache may hold")
     trial_seconds: float = Field(default=120.0, gt=0)
     build_seconds: float = Field(default=600.0, gt=0)
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")

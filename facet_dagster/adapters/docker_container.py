@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, cast
+from typing import IO, Any, Protocol, cast
 
 import requests
 from docker.errors import APIError
@@ -22,6 +22,7 @@ _REMOVE_SECONDS = 10.0
 _FILE_TOO_BIG = 128 + 25  # ended by SIGXFSZ, the limit on a file's size
 KILLED = 128 + 9
 _CANNOT_START = 126
+_OOM_SECONDS = 2.0
 _RESERVE_GIB = 0.5
 # The engine's words for an image that cannot run the program: its user, its folder or the program is not there.
 _IMAGE_FAULTS = (
@@ -35,6 +36,18 @@ _IMAGE_FAULTS = (
     "executable file not found",
     "exec format error",
 )
+
+
+class Shared(Protocol):
+    """Folders that the container mounts, as far as its life needs them."""
+
+    def size(self, most: int) -> int:
+        """Bytes on disk; stops counting over ``most``. Raises ArchiveTooLarge."""
+        ...
+
+    def collect(self, path: str, limits: Limits) -> bytes | None:
+        """Archive of the mounted folder ``path``, None when it is not one. Raises ArchiveTooLarge."""
+        ...
 
 
 class HostFull:
@@ -64,8 +77,8 @@ def image_faults() -> Iterator[None]:
 class Container:
     """One container. ``started`` turns true as soon as its program may have run."""
 
-    def __init__(self, engine: Engine, ident: str) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, ident: str, shared: Shared | None = None) -> None:
+        self._engine, self._shared = engine, shared
         self.id = ident
         self.started = False
 
@@ -90,9 +103,10 @@ class Container:
             end=dog.reason or end_of(state, code), exit_code=code, output=self._output(limits.output), seconds=seconds
         )
 
-    def collect(self, paths: tuple[str, ...], limits: Limits) -> dict[str, bytes | None]:
-        """Sanitised archive of each path, None where there is nothing. Raises ArchiveTooLarge."""
-        return {path: self.read(path, limits) for path in paths}
+    def collect(self, path: str, limits: Limits) -> bytes | None:
+        """Like ``read``, also of a mounted folder."""
+        mounted = self._shared.collect(path, limits) if self._shared else None
+        return mounted if mounted is not None else self.read(path, limits)
 
     def read(self, path: str, limits: Limits) -> bytes | None:
         """Sanitised archive of one path, or None. Raises ArchiveTooLarge when over ``limits``."""
@@ -138,16 +152,24 @@ class Container:
             api = self._engine.api
             answer = api._get(api._url("/containers/{0}/json", self.id), params={"size": "1"})
             written = int(answer.json().get("SizeRw") or 0)
-            if written > limits.disk:
+            if written + self._beside(limits.disk) > limits.disk:
                 return End.DISK
             return HostFull() if self._engine.disk_is_short(_RESERVE_GIB) else None
         return None
 
+    def _beside(self, most: int) -> int:
+        """Bytes that it wrote into mounted folders."""
+        try:
+            return self._shared.size(most) if self._shared else 0
+        except ArchiveTooLarge:  # folders nested so deep that they cannot be counted
+            return most + 1
+
     def _ended_state(self, *, killed_by_us: bool) -> Mapping[str, Any]:
         state = self._state()
-        # The engine learns of an out-of-memory kill by an event that may come after the exit.
-        for _ in range(5):
-            if killed_by_us or state["ExitCode"] != KILLED or state.get("OOMKilled"):
+        # The engine learns of an out-of-memory kill by an event that may come after the exit, on a busy machine late.
+        deadline = time.monotonic() + _OOM_SECONDS
+        while not killed_by_us and state["ExitCode"] == KILLED and not state.get("OOMKilled"):
+            if time.monotonic() > deadline:
                 break
             time.sleep(0.05)
             state = self._state()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import requests
 import urllib3
@@ -19,10 +21,12 @@ from docker.utils import kwargs_from_env
 from facet_dagster.errors import SandboxError
 
 CALL_SECONDS = 60
+RETRIES = 2
 NOT_FOUND = 404
 CONFLICT = 409
 _CONFLICTS = (409, 429)
 _GIB = 1024**3
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -68,6 +72,11 @@ class Engine:
     def cpus(self) -> int:
         return int(self.info.get("NCPU") or os.cpu_count() or 1)
 
+    @property
+    def renames_users(self) -> bool:
+        """True when root in a container is somebody else on the machine (user namespaces, rootless)."""
+        return any("userns" in text or "rootless" in text for text in self.info.get("SecurityOptions") or ())
+
     def disk_is_short(self, gib: float) -> bool:
         """True when the engine stores its data on this machine and less than ``gib`` GiB or 2 % of inodes are free."""
         root = self.data_root
@@ -89,11 +98,34 @@ class Engine:
         if self.stopping.is_set():
             raise SandboxError("The sandbox was stopped: run again to go on", transient=True)
 
+    def wait(self, seconds: float) -> None:
+        """Until the engine answers, ``seconds`` at most: one that is being restarted comes back."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with contextlib.suppress(SandboxError), engine_errors("answer"):
+                self.api.ping()
+                return
+            time.sleep(min(0.5, seconds))
+
     def close(self) -> None:
         with self._guard:
             if self._api is not None:
                 self._api.close()
             self._api = None
+
+
+def retried(engine: Engine, patience: float, work: Callable[[], Result]) -> Result:
+    """``work()``, tried again after trouble that may pass; waits up to ``patience`` seconds for the engine."""
+    for attempt in range(RETRIES):
+        try:
+            return work()
+        except SandboxError as error:
+            engine.check_stopping()
+            if not error.transient:
+                raise
+            time.sleep(0.2 * 2**attempt)
+            engine.wait(patience)
+    return work()
 
 
 def _connect(workers: int) -> APIClient:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from facet_dagster.adapters.docker_slots import lock_errors
+from facet_dagster.adapters.file_locks import ALONE, SHARED, lock_errors, locked
 
 
 class Holds:
@@ -21,7 +20,7 @@ class Holds:
     def hold(self, image: str) -> Iterator[None]:
         """Waits while the image is being removed."""
         with lock_errors(self._folder):
-            file = self._locked(image, fcntl.LOCK_SH)
+            file = locked(self._path(image), SHARED)
         assert file is not None
         try:
             yield
@@ -32,7 +31,7 @@ class Holds:
     def alone(self, image: str) -> Iterator[bool]:
         """Gives whether nobody holds the image; if so, nobody can until the block ends."""
         with lock_errors(self._folder):
-            file = self._locked(image, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file = locked(self._path(image), ALONE, wait=False)
         if file is None:
             yield False
             return
@@ -43,25 +42,5 @@ class Holds:
             self._path(image).unlink(missing_ok=True)
             os.close(file)
 
-    def _locked(self, image: str, mode: int) -> int | None:
-        path = self._path(image)
-        while True:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
-                fcntl.flock(file, mode)
-            except BlockingIOError:
-                os.close(file)
-                return None
-            if _same(file, path):
-                return file
-            os.close(file)
-
     def _path(self, image: str) -> Path:
         return self._folder / f"image-{image.replace('/', '_').replace(':', '_')}.lock"
-
-
-def _same(file: int, path: Path) -> bool:
-    try:
-        return os.fstat(file).st_ino == path.stat().st_ino
-    except FileNotFoundError:
-        return False

@@ -1,5 +1,7 @@
-"""Labels of everything we make on the engine: the owning process, one sandbox of it, and what it was made for."""
+"""Labels of everything we make on the engine: whose it is and what it was made for."""
 
-OWNER = "facet.owner"
-RUN = "facet.run"
-SUBJECT = "facet.subject"
+DEPLOYMENT = "facet.deployment"
+OWNER = "facet.owner"  # the process
+RUN = "facet.run"  # one sandbox of it
+SUBJECT = "facet.subject"  # the seed
+ATTEMPT = "facet.attempt"

@@ -18,7 +18,7 @@ from facet_dagster.adapters.docker_container import KILLED, CannotStart, Contain
 from facet_dagster.adapters.docker_engine import CALL_SECONDS, CONFLICT, NOT_FOUND, Engine, engine_errors
 from facet_dagster.adapters.docker_limits import bounded_text
 from facet_dagster.adapters.docker_watchdog import Watchdog
-from facet_dagster.domain.archive import ArchiveTooLarge, Member
+from facet_dagster.domain.archive import ArchiveTooLarge
 from facet_dagster.domain.trial import End, ExecResult
 from facet_dagster.errors import OverLimits, SandboxError
 from facet_dagster.ports import Run
@@ -33,28 +33,20 @@ _FULL = "The Docker Engine's disk is nearly full; a session was stopped: free so
 
 
 @contextlib.contextmanager
-def opened(
-    engine: Engine, run: Run, members: Mapping[str, Member], make: Callable[[], AbstractContextManager[Container]]
-) -> Iterator[DockerSession]:
+def opened(engine: Engine, run: Run, make: Callable[[], AbstractContextManager[Container]]) -> Iterator[DockerSession]:
     """A session in the container of ``make``, watched during the block. Raises SandboxError."""
     with ExitStack() as stack:
-        session = DockerSession(engine, _started(engine, stack, make, members), run)
+        session = DockerSession(engine, _started(engine, stack, make), run)
         stack.enter_context(Watchdog[End | HostFull](run.limits.seconds, session.check, session.kill))
         yield session
 
 
-def _started(
-    engine: Engine,
-    stack: ExitStack,
-    make: Callable[[], AbstractContextManager[Container]],
-    members: Mapping[str, Member],
-) -> Container:
+def _started(engine: Engine, stack: ExitStack, make: Callable[[], AbstractContextManager[Container]]) -> Container:
     """A running container that ``stack`` removes. What may pass is tried again, also a program half started."""
     for attempt in range(_RETRIES + 1):
         try:
             with ExitStack() as trying:
                 container = trying.enter_context(make())
-                container.put(members)
                 container.start()
                 _see_running(engine, container)
                 stack.push(trying.pop_all())
@@ -119,7 +111,7 @@ class DockerSession:
 
     def collect(self, path: str) -> bytes | None:
         try:
-            return self._container.read(path, self._run.limits)
+            return self._container.collect(path, self._run.limits)
         except ArchiveTooLarge as error:
             raise OverLimits(f"{path} of a session is over its limits: {error}") from error
 

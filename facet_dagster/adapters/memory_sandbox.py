@@ -49,7 +49,7 @@ def ended(
 
 def succeed(run: Run) -> RunOutcome:
     """The default script: every program succeeds and leaves nothing."""
-    return ended(collected=dict.fromkeys(run.collect))
+    return ended(collected=dict.fromkeys((*run.collect, *run.outbox)))
 
 
 def succeed_exec(asked: Exec) -> ExecResult:
@@ -120,7 +120,9 @@ class MemorySandbox:
         self.execs: list[Exec] = []
         self.reads: list[tuple[str, str]] = []
 
-    def build(self, context: BuildContext, *, subject: str, seconds: float = 600.0) -> Built | BuildFailed:
+    def build(
+        self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0
+    ) -> Built | BuildFailed:
         del seconds
         dockerfile = context.files.get("Dockerfile", b"").decode(errors="replace")
         with self._guard:
@@ -131,7 +133,9 @@ class MemorySandbox:
             tag = content_tag(context, {base: self._id(base) for base in external_bases(dockerfile)})
             reused = tag in self._images
             if not reused:
-                self._images[tag] = _Image({**self._root, **_app_files(context)}, {"facet.subject": subject})
+                self._images[tag] = _Image(
+                    {**self._root, **_app_files(context)}, {"facet.subject": subject, "facet.attempt": str(attempt)}
+                )
             return Built(tag, reused=reused, seconds=0.0)
 
     def run(self, run: Run) -> RunOutcome:

@@ -186,7 +186,7 @@ def _members(
                 original = found.get(_normal(info.linkname) or "") if info.islnk() else None
                 used += original.size if original else info.size
                 if limits:
-                    _check_budget(limits, count, used)
+                    check_budget(limits, count, used)
                 member = _member(tar, info, original)
                 if path and member:
                     found[path] = member
@@ -195,7 +195,8 @@ def _members(
     return found
 
 
-def _check_budget(limits: Limits, entries: int, size: int) -> None:
+def check_budget(limits: Limits, entries: int, size: int) -> None:
+    """Raises ArchiveTooLarge when so many ``entries``, or ``size`` bytes of file content, are too much."""
     if entries > limits.entries:
         raise ArchiveTooLarge(f"More than {limits.entries} entries")
     if size > limits.archive:

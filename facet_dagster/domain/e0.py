@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from facet_dagster.domain.archive import Member, unpack
 from facet_dagster.domain.environment import E0, WORKDIR, DiscriminatorRow, E0File
@@ -55,25 +56,27 @@ TOOLS: Mapping[str, tuple[str, ...]] = {
 def e0_from_archive(
     archive: bytes,
     *,
-    status: str = "",
+    status: Member | None = None,
     rows: Sequence[DiscriminatorRow] = (),
     env: Mapping[str, str] | None = None,
     user: str = "",
     image_id: str = "",
     base_image: str = "",
 ) -> E0:
-    """E0 from the archive of /app (names begin with ``app``) and the text of /var/lib/dpkg/status.
+    """E0 from the archive of /app (names begin with ``app``) and the file /var/lib/dpkg/status.
 
     Raises ArchiveError when the archive is damaged.
     """
     members = {_absolute(path): member for path, member in unpack(archive).items()}
-    versions = installed(status)
+    versions = installed(status.data.decode("utf-8", "replace")) if status else {}
     present = {tool: versions[package] for package, tools in TOOLS.items() if package in versions for tool in tools}
     return E0(
         workdir=WORKDIR,
         files=tuple(_file(path, members[path], _marks(path, rows)) for path in sorted(members)),
         tools=tuple(sorted({"python3", *present})),
         tool_versions=dict(sorted(present.items())),
+        package_versions=dict(sorted(versions.items())),
+        snapshot_date=f"{datetime.fromtimestamp(status.mtime, UTC):%Y-%m-%d}" if status else "",
         # Other variables differ between base images of one name without meaning anything for the work.
         env={name: value for name, value in sorted((env or {}).items()) if name in ("LANG", "LC_ALL", "TZ")},
         user=user,

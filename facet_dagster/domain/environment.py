@@ -185,7 +185,11 @@ class RunningService(Value):
 
 
 class E0(Sparse):
-    """The executable initial state, read through the engine (architecture: shared by I, S and V)."""
+    """The executable initial state, read through the engine (architecture: shared by I, S and V).
+
+    ``package_versions`` are those of all installed Debian packages, ``snapshot_date`` the day (UTC) of the
+    archive's snapshot that they come from: that of the last installation.
+    """
 
     SPARSE: ClassVar[frozenset[str]] = frozenset({"services"})
 
@@ -193,6 +197,8 @@ class E0(Sparse):
     files: tuple[E0File, ...]
     tools: tuple[str, ...]
     tool_versions: dict[str, str] = {}
+    package_versions: dict[str, str] = {}
+    snapshot_date: str = ""
     env: dict[str, str] = {}
     user: str = ""
     image_id: str = ""

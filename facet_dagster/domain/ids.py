@@ -24,6 +24,7 @@ VOLATILE = frozenset(
         "seconds",
         "sha256",
         "size",
+        "snapshot_date",
         "tool_versions",
         "uid",
     }

@@ -80,7 +80,7 @@ def line(monkeypatch: pytest.MonkeyPatch, api: docker.APIClient) -> Iterator[Lin
 
 
 def test_a_remote_engine_needs_no_shared_folder(line: Line, tmp_path: Path) -> None:
-    sandbox = DockerSandbox(slots_dir=tmp_path)
+    sandbox = DockerSandbox(slots_dir=tmp_path, patience=1)
     run = Run(BASE, ("cat", "/in/a"), SUBJECT, put=(Put("/in", pack({"a": b"over the wire"})),), collect=("/in",))
     outcome = sandbox.run(run)
     sandbox.close()
@@ -91,7 +91,7 @@ def test_a_remote_engine_needs_no_shared_folder(line: Line, tmp_path: Path) -> N
 def test_an_engine_lost_while_a_program_ran_is_transient_and_the_program_is_not_run_again(
     line: Line, tmp_path: Path, api: docker.APIClient
 ) -> None:
-    sandbox = DockerSandbox(slots_dir=tmp_path)
+    sandbox = DockerSandbox(slots_dir=tmp_path, patience=1)
     mine = {"label": f"{RUN}={sandbox.run_id}"}
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(shell, sandbox, BASE, "sleep 60")
@@ -109,7 +109,7 @@ def test_an_engine_lost_while_a_program_ran_is_transient_and_the_program_is_not_
 
 
 def test_an_engine_lost_during_a_build_is_transient(line: Line, tmp_path: Path) -> None:
-    sandbox = DockerSandbox(slots_dir=tmp_path)
+    sandbox = DockerSandbox(slots_dir=tmp_path, patience=1)
     mark = f"9{uuid.uuid4().int % 10**8}"
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(sandbox.build, context(BASE, f"sleep {mark}"), subject=SUBJECT)

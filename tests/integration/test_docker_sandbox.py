@@ -14,6 +14,7 @@ from typing import Any
 import docker
 import pytest
 
+from facet_dagster.adapters.docker_disk import DiskLimits
 from facet_dagster.adapters.docker_labels import OWNER, RUN
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.sandbox_contract import SUBJECT, built, context, shell
@@ -45,6 +46,7 @@ def sandbox(api: docker.APIClient, slots: Path) -> Iterator[DockerSandbox]:
     made = DockerSandbox(pause_image=BASE, slots_dir=slots)
     yield made
     made.close()
+    assert list(slots.glob("*/exchange/*")) == []
     left = {"label": f"{RUN}={made.run_id}"}
     assert api.containers(all=True, filters=left) == []
     assert api.images(all=True, filters=left) == []
@@ -133,7 +135,9 @@ def test_a_program_can_run_without_root(sandbox: DockerSandbox) -> None:
 
 
 def test_root_gets_five_capabilities(sandbox: DockerSandbox) -> None:
-    output = shell(sandbox, BASE, "grep CapEff /proc/self/status; touch /f && chown 5:5 /f && mount -t tmpfs x /mnt")
+    output = shell(
+        sandbox, BASE, "grep CapEff /proc/self/status; touch /f && chown 5:5 /f && mount -t tmpfs x /mnt 2>&-"
+    )
     mask = int(output.program.output.split()[1], 16)
     assert mask == sum(1 << bit for bit in (0, 1, 3, 6, 7)), "CHOWN DAC_OVERRIDE FOWNER SETGID SETUID"
     assert output.program.exit_code != 0
@@ -204,6 +208,55 @@ def test_links_of_an_artifact_can_be_put_again(sandbox: DockerSandbox) -> None:
     tar = pack_members({"app/up": Member("link", link="../../../etc/hostname")})
     run = Run(BASE, ("readlink", "/judge/app/up"), SUBJECT, put=(Put("/judge", tar),))
     assert sandbox.run(run).program.output == "../../../etc/hostname\n"
+
+
+@pytest.fixture(scope="module", params=["folders", "archives"])
+def either(request: pytest.FixtureRequest, slots: Path) -> Iterator[DockerSandbox]:
+    """Files go by mounted folders, or through the engine."""
+    made = DockerSandbox(pause_image=BASE, slots_dir=slots, shared_folders=request.param == "folders")
+    yield made
+    made.close()
+    assert list(slots.glob("*/exchange/*")) == [], "a folder stays behind"
+
+
+def test_files_go_in_and_come_out_alike_by_both_ways(either: DockerSandbox) -> None:
+    put = pack_members(
+        {
+            "app": Member("dir", 0o750, 1000, 1000),
+            "app/run": Member("file", 0o755, 1000, 1000, data=b"#!/bin/sh\nid -u > /logs/verifier/id\n"),
+            "app/up": Member("link", 0o777, 1000, 1000, link="../../etc/hostname"),
+            "solution": Member("dir", 0o755),
+            "solution/-rf": Member("file", 0o600, data=b"secret"),
+        }
+    )
+    script = "/app/run && ! cat /solution/-rf 2>&- && touch /app/x && stat -c '%n %u %a' /app /app/run /solution/-rf"
+    run = Run(BASE, ("sh", "-c", script), SUBJECT, user="1000:1000", put=(Put("/", put),), outbox=("/logs/verifier",))
+    outcome = either.run(run)
+    assert outcome.program.output.splitlines() == ["/app 1000 750", "/app/run 1000 755", "/solution/-rf 0 600"]
+    archive = outcome.collected["/logs/verifier"]
+    assert archive is not None
+    found = unpack(archive)
+    assert (found["verifier"].mode, found["verifier/id"].data, found["verifier/id"].uid) == (0o777, b"1000\n", 1000)
+
+
+def test_an_outbox_is_within_the_limits_by_both_ways(either: DockerSandbox) -> None:
+    script = "i=0; while true; do head -c 4000000 /dev/zero > /out/fill$i; i=$((i+1)); done"
+    outcome = either.run(Run(BASE, ("sh", "-c", script), SUBJECT, outbox=("/out",), limits=limits()))
+    assert outcome.program.end is End.DISK
+
+
+def test_what_an_outbox_holds_is_read_safely_by_both_ways(either: DockerSandbox) -> None:
+    script = "cd /out && ln -s /etc/shadow link && mkfifo pipe && echo x > a && ln a b && mkdir -p d/e && chmod 0 a d"
+    archive = either.run(Run(BASE, ("sh", "-c", script), SUBJECT, outbox=("/out",))).collected["/out"]
+    assert archive is not None
+    found = unpack(archive)
+    assert set(found) == {"out", "out/link", "out/a", "out/b", "out/d", "out/d/e"}
+    assert (found["out/link"].link, found["out/a"].data) == ("/etc/shadow", b"x\n")
+
+
+def test_files_in_the_root_go_as_an_archive(sandbox: DockerSandbox) -> None:
+    run = Run(BASE, ("cat", "/here"), SUBJECT, put=(Put("/", pack({"here": b"there"})),), outbox=("/out",))
+    assert sandbox.run(run).program.output == "there"
 
 
 def test_an_entrypoint_and_a_healthcheck_of_the_image_do_not_run(sandbox: DockerSandbox) -> None:
@@ -369,9 +422,8 @@ def test_a_volume_of_the_image_goes_with_its_container(sandbox: DockerSandbox, a
         assert not anonymous
 
 
-def test_a_full_disk_is_said_before_a_build(slots: Path) -> None:
-    builder = DockerSandbox(slots_dir=slots, free_gib=1e9)
-    with pytest.raises(SandboxError, match="free some disk space") as caught:
-        builder.build(context(BASE), subject=SUBJECT)
-    builder.close()
-    assert not caught.value.transient
+def test_below_the_floor_nothing_runs_and_nothing_is_blamed(slots: Path) -> None:
+    full = DockerSandbox(slots_dir=slots, disk=DiskLimits(watermark=0, floor=1e9))
+    with pytest.raises(SandboxError, match="free some disk space there before running anything"):
+        shell(full, BASE, "true")
+    full.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from facet_dagster.domain.archive import ArchiveError, unpack
+from facet_dagster.domain.archive import ArchiveError, Member, unpack
 from facet_dagster.domain.e0 import e0_from_archive
 from facet_dagster.domain.environment import E0, WORKDIR, DiscriminatorRow
 from facet_dagster.errors import SandboxError
@@ -40,6 +40,6 @@ def capture(image: str, *, sandbox: Sandbox, base_image: str, rows: Sequence[Dis
     return e0
 
 
-def _only_file(archive: bytes | None) -> str:
+def _only_file(archive: bytes | None) -> Member | None:
     members = unpack(archive).values() if archive else ()
-    return "".join(member.data.decode("utf-8", "replace") for member in members if member.type == "file")
+    return next((member for member in members if member.type == "file"), None)

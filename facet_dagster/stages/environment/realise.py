@@ -31,7 +31,7 @@ from facet_dagster.stages.environment.promises import promise_problems
 from facet_dagster.stages.environment.running import observe
 
 FIRST_BUILD_VERSION = f"1-{version('manifest', 'environment')}"
-ENVIRONMENT_VERSION = f"1-{version('repair_environment')}"
+ENVIRONMENT_VERSION = f"2-{version('repair_environment')}"
 STANDIN_LABEL = "facet.standin"
 LOG_TAIL = 4_000
 SHOWN_FILE = 8_000
@@ -151,7 +151,7 @@ def _build(
     if problems:
         return attempt.model_copy(update={"failed_step": "policy", "problems": tuple(problems)})
     context = build_context(recipe, environment.manifest, environment.base_image)
-    built = sandbox.build(context, subject=environment.seed, seconds=build_seconds)
+    built = sandbox.build(context, subject=environment.seed, attempt=number, seconds=build_seconds)
     if isinstance(built, BuildFailed):
         if built.step == f"FROM {environment.base_image}":
             # Not the recipe's fault, and no repair could help.

@@ -169,7 +169,7 @@ def _judgement(image: str, put: tuple[Put, ...], limits: TaskLimits, subject: st
         workdir=WORKDIR,
         env={"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"},
         put=put,
-        collect=(LOGS,),
+        outbox=(LOGS,),
         limits=limits.container(limits.verifier_seconds),
     )
 

@@ -68,3 +68,43 @@ def test_an_unusable_folder_is_one_clear_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SandboxError, match="make the folder writable"), Slots(tmp_path / "file", "x", 1).take():
         pass
+
+
+WAIT = """
+import sys, time, pathlib
+from facet_dagster.adapters.docker_slots import Slots
+print("waiting", flush=True)
+with Slots(pathlib.Path(sys.argv[1]), "trial", 1).take():
+    print("held", flush=True)
+"""
+
+
+def _tickets(folder: Path, count: int) -> None:
+    while len(list(folder.glob("trial.ticket-*"))) != count:
+        pass
+
+
+def test_who_came_first_is_served_first(tmp_path: Path) -> None:
+    served: list[int] = []
+
+    def work(number: int) -> None:
+        with Slots(tmp_path, "trial", 1).take():
+            served.append(number)
+
+    with ThreadPoolExecutor(6) as pool, Slots(tmp_path, "trial", 1).take():
+        for number in range(6):
+            pool.submit(work, number)
+            _tickets(tmp_path, number + 1)
+        assert served == []
+    assert served == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_killed_waiter_leaves_its_place_to_the_next(tmp_path: Path) -> None:
+    with Slots(tmp_path, "trial", 1).take():
+        waiter = subprocess.Popen([sys.executable, "-c", WAIT, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        _tickets(tmp_path, 1)
+        waiter.kill()
+        waiter.communicate()
+    with Slots(tmp_path, "trial", 1).take() as number:
+        assert number == 0
+    assert list(tmp_path.glob("trial.ticket-*")) == []

@@ -224,12 +224,17 @@ Description: many
 """
 
 
+def status(text: str = STATUS) -> Member:
+    return Member("file", data=text.encode(), mtime=1_700_000_000)
+
+
 def test_installed_packages_are_those_that_dpkg_calls_installed() -> None:
     assert installed(STATUS) == {"mawk": "1.3.4", "coreutils": "9.1"}
 
 
 def test_tools_are_those_of_installed_packages_and_python() -> None:
-    e0 = capture({"a": b"x"}, status=STATUS)
+    e0 = capture({"a": b"x"}, status=status())
+    assert (e0.package_versions, e0.snapshot_date) == ({"coreutils": "9.1", "mawk": "1.3.4"}, "2023-11-14")
     assert {"mawk", "python3", "sort"} <= set(e0.tools)
     assert "jq" not in e0.tools
     assert e0.tool_versions["mawk"] == "1.3.4"
@@ -241,8 +246,8 @@ def test_only_variables_that_change_the_work_are_kept() -> None:
 
 
 def test_machine_facts_do_not_change_the_canonical_digest() -> None:
-    one_machine = capture({"a": b"x"}, status=STATUS, image_id="sha256:1", base_image="b1")
-    other = capture({"a": b"x"}, status=STATUS.replace("9.1", "9.7"), image_id="sha256:2", base_image="b2")
+    one_machine = capture({"a": b"x"}, status=status(), image_id="sha256:1", base_image="b1")
+    other = capture({"a": b"x"}, status=status(STATUS.replace("9.1", "9.7")), image_id="sha256:2", base_image="b2")
     assert one_machine != other
     assert digest(canonical(one_machine)) == digest(canonical(other))
     assert digest(canonical(one_machine.view())) == digest(canonical(other.view()))

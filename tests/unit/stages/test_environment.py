@@ -17,7 +17,7 @@ from facet_dagster.domain.outcome import Component, Reason
 from facet_dagster.domain.trial import Limits
 from facet_dagster.errors import MalformedReply, SandboxError
 from facet_dagster.funnel import Outcome
-from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome
+from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome, Session
 from facet_dagster.prompts import render
 from facet_dagster.stages.environment import apply_repair, capture, first_build, realise, rebuild
 from tests.unit.stages.sample_scenario import OUTPUT, SEED, scenario
@@ -59,7 +59,9 @@ class ImageShelf:
         self.labels = {"facet.standin": BASE}
         self.builds: list[BuildContext] = []
 
-    def build(self, context: BuildContext, *, subject: str, seconds: float = 600.0) -> Built | BuildFailed:
+    def build(
+        self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0
+    ) -> Built | BuildFailed:
         self.builds.append(context)
         if self._failures:
             return self._failures.pop(0)
@@ -80,6 +82,9 @@ class ImageShelf:
         return ImageInfo(f"sha256:{name}", {"LANG": "C.UTF-8", "GPG_KEY": "k"}, "", self.labels, 1)
 
     def run(self, run: Run) -> RunOutcome:
+        raise AssertionError("nothing is ever started to build or capture an environment")
+
+    def open(self, run: Run) -> AbstractContextManager[Session]:
         raise AssertionError("nothing is ever started to build or capture an environment")
 
     def hold(self, image: str) -> AbstractContextManager[bool]:
@@ -280,10 +285,12 @@ def test_a_planned_file_that_the_generator_forgot_is_repaired() -> None:
     edit = repair({"path": "generator", "find": "print('nothing')", "replace": "open('data/log.txt', 'w').write('a')"})
 
     class Writes(ImageShelf):
-        def build(self, context: BuildContext, *, subject: str, seconds: float = 600.0) -> Built | BuildFailed:
+        def build(
+            self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0
+        ) -> Built | BuildFailed:
             forgotten = b"nothing" in context.files["build/generate.py"]
             self._written = {} if forgotten else {"app/data/log.txt": b"a\nb\n"}
-            return super().build(context, subject=subject, seconds=seconds)
+            return super().build(context, subject=subject, attempt=attempt, seconds=seconds)
 
     shelf_later = Writes()
     outcome, llm = finish(first, shelf_later, edit)
