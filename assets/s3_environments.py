@@ -35,7 +35,9 @@ def first_build(
     stage = seed_stages(settings).first_build
     compute = pipeline.first_build(settings, ledger=ledger, store=store, llm=llm, sandbox=sandbox)
     links, workers = seed_links(ledger, "first_build"), settings.llm_workers
-    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, llm=llm)
+    yield from fan_out(
+        context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, llm=llm, sandbox=sandbox
+    )
 
 
 @stage_asset(
@@ -59,4 +61,6 @@ def environment(
     stage = seed_stages(settings).environment
     compute = pipeline.environment(settings, ledger=ledger, store=store, llm=llm, sandbox=sandbox)
     links, workers = seed_links(ledger, "environment"), settings.llm_workers
-    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, llm=llm)
+    yield from fan_out(
+        context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, llm=llm, sandbox=sandbox
+    )

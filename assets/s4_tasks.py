@@ -57,7 +57,9 @@ def first_validation(
     stage = seed_stages(settings).first_validation
     compute = pipeline.first_validation(settings, ledger=ledger, store=store, sandbox=sandbox)
     links, workers = seed_links(ledger, "first_validation"), settings.workers
-    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=workers, links=links)
+    yield from fan_out(
+        context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, sandbox=sandbox
+    )
 
 
 @stage_asset(
@@ -81,7 +83,9 @@ def task(
     stage = seed_stages(settings).task
     compute = pipeline.task(settings, ledger=ledger, store=store, llm=llm, sandbox=sandbox)
     links, workers = seed_links(ledger, "task"), settings.llm_workers
-    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, llm=llm)
+    yield from fan_out(
+        context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, llm=llm, sandbox=sandbox
+    )
 
 
 @stage_asset(
@@ -104,4 +108,6 @@ def certificate(
     stage = seed_stages(settings).certificate
     compute = pipeline.certificate(settings, ledger=ledger, store=store, sandbox=sandbox)
     links, workers = seed_links(ledger, "certificate"), settings.workers
-    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=workers, links=links)
+    yield from fan_out(
+        context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, sandbox=sandbox
+    )

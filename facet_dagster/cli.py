@@ -13,8 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from facet_dagster import connect, proof, webui
-from facet_dagster.child import run_child
-from facet_dagster.cli_gateway import Json, cache_app, cost, err, out, plan, say, tape_app
+from facet_dagster.child import end_orderly, run_child
+from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
+from facet_dagster.cli_output import Json, err, out, say
+from facet_dagster.cli_sandbox import reap, sandbox_app, shell
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
 from facet_dagster.pipeline.skills import ingest as ingest_path
@@ -38,6 +40,9 @@ export_app = typer.Typer(help="Write what was accepted to a folder.", no_args_is
 app.add_typer(export_app, name="export")
 app.command()(cost)
 app.command()(plan)
+app.command()(reap)
+app.command()(shell)
+app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tape_app, name="tape")
 app.add_typer(cache_app, name="cache")
 Batch = Annotated[str, typer.Option(help="Only the seeds of this batch.")]
@@ -77,6 +82,7 @@ def launch(settings: Settings, batch: str, seeds: int, until: str, *, quiet: boo
     if not connect.open_ledger(settings).find(RawSkillFact):
         raise ConfigError("No skill was ingested yet: run `facet ingest PATH` first")
     banner(settings, quiet=quiet)
+    connect.open_sandbox(settings)  # what killed processes left goes while the run starts
     command = [sys.executable, "-m", "facet_dagster.launch", "--batch", batch, "--until", until]
     command += ["--parent", str(os.getpid())]
     command += ["--count", str(seeds)] if seeds else []
@@ -104,7 +110,7 @@ def demo(json_: Json = False) -> None:  # noqa: FBT002
     code = launch(settings, DEMO, settings.seeds, "certificate", quiet=json_)
     if code:
         raise typer.Exit(code)
-    connect.open_sandbox(settings).reap(images=True)
+    connect.open_sandbox(settings, reap=False).reap(images=True)
     report = show_funnel(settings, "", as_json=json_)
     lines = task_lines(settings, ledger, store, DEMO)
     if not lines or report.count("certified") == 0:
@@ -210,18 +216,6 @@ def export_harbor(folder: Path, batch: Batch = "", json_: Json = False) -> None:
     say(written, lambda: out.print(f"{len(written)} packages below {folder}"), as_json=json_)
 
 
-@app.command()
-def reap(
-    everything: Annotated[bool, typer.Option("--all", help="Also what live processes own.")] = False,  # noqa: FBT002
-    json_: Json = False,  # noqa: FBT002
-) -> None:
-    """Remove containers, task images, networks and volumes that dead processes left behind."""
-    found = connect.open_sandbox(load_settings()).reap(images=True, everything=everything)
-    data = {name: list(getattr(found, name)) for name in ("containers", "images", "networks", "volumes")}
-    text = ", ".join(f"{len(items)} {name}" for name, items in data.items())
-    say(data, lambda: out.print(f"Removed {text}"), as_json=json_)
-
-
 @app.command("verify-harbor")
 def verify_harbor(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
     """Lint every certified task with Harbor, and run its oracle (1) and nop (0) agents."""
@@ -244,6 +238,7 @@ def verify_harbor(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT0
 def ui() -> None:
     """Serve the Dagster web UI and its daemon until interrupted."""
     settings = load_settings()
+    connect.open_sandbox(settings)  # as in a run
     raise typer.Exit(webui.serve(settings, connect.dagster_environment(settings, os.environ)))  # noqa: TID251
 
 
@@ -255,6 +250,7 @@ def stop() -> None:
 
 def main() -> None:
     """Entry point: a FacetError is one sentence and exit code 1."""
+    end_orderly()
     try:
         app()
     except FacetError as error:

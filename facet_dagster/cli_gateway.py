@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import BaseModel
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -21,6 +18,7 @@ from facet_dagster.adapters.tape import Tape
 from facet_dagster.adapters.tape_diff import differences
 from facet_dagster.adapters.tape_server import serve
 from facet_dagster.child import run_child
+from facet_dagster.cli_output import Json, out, say
 from facet_dagster.deployments import Price
 from facet_dagster.domain.facts import ReplyFact, StageFact
 from facet_dagster.errors import ConfigError
@@ -31,19 +29,7 @@ from facet_dagster.reports.tasks import tasks as task_lines
 from facet_dagster.settings import load_settings
 
 CANARY = "canary"
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.")]
 USD = Annotated[float | None, typer.Option(min=0, help="USD per million tokens: what all tokens would cost.")]
-
-
-def say(value: object, text: Callable[[], None], *, as_json: bool) -> None:
-    """Print ``value`` as JSON, or call ``text``."""
-    if as_json:
-        plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-        sys.stdout.write(json.dumps(plain, ensure_ascii=False, indent=1) + "\n")
-    else:
-        text()
 
 
 tape_app = typer.Typer(help="Recorded replies of models: record, replay, compare, serve.", no_args_is_help=True)

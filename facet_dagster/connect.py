@@ -11,6 +11,7 @@ from pathlib import Path
 from facet_dagster import __version__
 from facet_dagster.adapters.docker_disk import DiskLimits
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
+from facet_dagster.adapters.docker_slots import default_slots_dir
 from facet_dagster.adapters.embedded_postgres import postgres_url, stop
 from facet_dagster.adapters.fsspec_artifact_store import FsspecArtifactStore
 from facet_dagster.adapters.litellm_client import LitellmClient
@@ -18,6 +19,7 @@ from facet_dagster.adapters.litellm_llm import LitellmLLM
 from facet_dagster.adapters.postgres_ledger import PostgresLedger
 from facet_dagster.adapters.qdrant_client_vector_store import QdrantClientVectorStore
 from facet_dagster.adapters.qdrant_edge_vector_store import QdrantEdgeVectorStore
+from facet_dagster.adapters.reap_on_start import reap_on_start
 from facet_dagster.adapters.sentence_transformers_embedder import SentenceTransformersEmbedder
 from facet_dagster.adapters.spending import Budgets, Purse, today
 from facet_dagster.adapters.tape import Tape, TapeMeta
@@ -44,9 +46,12 @@ def open_store(settings: Settings) -> ArtifactStore:
     return FsspecArtifactStore(str(settings.home / "artifacts"))
 
 
-def open_sandbox(settings: Settings) -> DockerSandbox:
-    """Docker; build and trial slots are shared by all processes of this machine."""
-    return DockerSandbox(
+def open_sandbox(settings: Settings, *, reap: bool = True) -> DockerSandbox:
+    """Docker; build and trial slots are shared by all processes of this machine.
+
+    ``reap``: also remove the containers of dead processes, in a thread, at most once a minute on this machine.
+    """
+    sandbox = DockerSandbox(
         workers=settings.llm_workers,
         build_network=settings.build_network,
         pause_image=settings.base_image,
@@ -55,6 +60,9 @@ def open_sandbox(settings: Settings) -> DockerSandbox:
         disk=DiskLimits(settings.disk_watermark, settings.disk_floor, settings.build_cache),
         deployment=settings.deployment,
     )
+    if reap:
+        reap_on_start(sandbox, default_slots_dir())
+    return sandbox
 
 
 def open_embedder(settings: Settings) -> Embedder:

@@ -210,12 +210,13 @@ class RunOutcome:
 
 @dataclass(frozen=True)
 class Reaped:
-    """Ids and tags of what ``reap`` removed."""
+    """Ids and tags of what ``reap`` removed; ``subjects`` maps containers to what they were made for."""
 
     containers: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
+    subjects: Mapping[str, str] = field(default_factory=dict)
 
 
 class Session(Protocol):
@@ -305,6 +306,10 @@ class Sandbox(Protocol):
     def reap(self, *, images: bool = False, everything: bool = False) -> Reaped:
         """Remove what dead processes left behind; ``everything`` also what live ones own, ``images`` also
         task images (base images never)."""
+        ...
+
+    def stop(self) -> None:
+        """Begin nothing new and end what runs: calls in flight raise a transient SandboxError and leave nothing."""
         ...
 
 

@@ -23,7 +23,7 @@ from facet_dagster.errors import SandboxError
 from facet_dagster.ports import BuildFailed
 
 BuildNetwork = Literal["default", "none", "host"]
-BuildStop = Literal["timeout", "memory", "processes", "disk", "engine disk"]
+BuildStop = Literal["timeout", "memory", "processes", "disk", "engine disk", "stop"]
 _BUILDKIT, _CLASSIC = "2", "1"
 _CLEANING_TRIES, _CLEANING_PAUSE = 40, 0.25
 _WATCH_INTERVAL = 0.1
@@ -56,6 +56,11 @@ class Builder:
         self._engine = engine
         self._version = _CLASSIC if classic else _BUILDKIT
 
+    @property
+    def name(self) -> str:
+        """The builder in use; known after the first build."""
+        return "BuildKit" if self._version == _BUILDKIT else "classic builder"
+
     def build(self, order: BuildOrder) -> int | BuildFailed:
         """How many instructions ran for ``order.tag``. Raises SandboxError on engine trouble."""
         began = time.monotonic()
@@ -75,6 +80,8 @@ class Builder:
         if stopped:
             guard.wait_until_gone()
         self._clean(log, failed=bool(stopped or log.error))
+        if stopped != "timeout":
+            self._engine.check_stopping()
         # A step that fails of a full disk may end before the watchdog looks.
         if stopped == "engine disk" or (log.error and not stopped and self._engine.disk_is_full):
             raise SandboxError("A build used up the free disk space of the Docker Engine and was stopped: free some")
@@ -116,11 +123,14 @@ class Builder:
     def _follow(
         self, response: requests.Response, log: BuildLog, guard: BuildGuard, seconds: float
     ) -> BuildStop | None:
-        """Read to the end, or until a limit is passed or the engine's disk is short; gives which."""
+        """Read to the end, or until a limit is passed the engine's disk is short or we are stopped;
+        gives which."""
 
         def check(elapsed: float) -> BuildStop | None:
             if elapsed >= seconds:
                 return "timeout"
+            if self._engine.stopping.is_set():
+                return "stop"
             return guard.check(log.container) or ("engine disk" if self._engine.disk_is_full else None)
 
         with Watchdog[BuildStop](seconds, check, lambda: _hang_up(response), interval=_WATCH_INTERVAL) as dog:

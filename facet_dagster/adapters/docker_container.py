@@ -21,6 +21,7 @@ from facet_dagster.errors import SandboxError
 _FILE_TOO_BIG = 128 + 25  # ended by SIGXFSZ, the limit on a file's size
 KILLED = 128 + 9
 _CANNOT_START = 126
+_OOM_SECONDS = 2.0
 # The engine's words for an image that cannot run the program: its user, its folder or the program is not there.
 _IMAGE_FAULTS = (
     "unable to find user",
@@ -164,9 +165,10 @@ class Container:
 
     def _ended_state(self, *, killed_by_us: bool) -> Mapping[str, Any]:
         state = self._state()
-        # The engine learns of an out-of-memory kill by an event that may come after the exit.
-        for _ in range(5):
-            if killed_by_us or state["ExitCode"] != KILLED or state.get("OOMKilled"):
+        # The engine learns of an out-of-memory kill by an event that may come after the exit, on a busy machine late.
+        deadline = time.monotonic() + _OOM_SECONDS
+        while not killed_by_us and state["ExitCode"] == KILLED and not state.get("OOMKilled"):
+            if time.monotonic() > deadline:
                 break
             time.sleep(0.05)
             state = self._state()

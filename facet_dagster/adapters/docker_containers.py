@@ -75,6 +75,7 @@ class Containers:
         ident = self._create(run, network, shared.mounts() if shared else [])
         container = Container(self._engine, ident, shared)
         try:
+            self._engine.check_stopping()  # a stop looks once: what was made since then ends here
             yield container
         except BaseException:
             self._removals.remove(ident)

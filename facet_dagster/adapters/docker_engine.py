@@ -53,6 +53,7 @@ class Engine:
         self._guard = threading.Lock()
         self._api: APIClient | None = None
         self._info: dict[str, Any] = {}
+        self.stopping = threading.Event()
 
     @property
     def api(self) -> Any:
@@ -99,6 +100,11 @@ class Engine:
         local = self.api.base_url.startswith("http+docker://local")
         return root if local and root.is_dir() else None
 
+    def check_stopping(self) -> None:
+        """Raises SandboxError once ``stopping`` is set."""
+        if self.stopping.is_set():
+            raise SandboxError("The sandbox was stopped: run again to go on", transient=True)
+
     def wait(self, seconds: float) -> None:
         """Until the engine answers, ``seconds`` at most: one that is being restarted comes back."""
         deadline = time.monotonic() + seconds
@@ -121,6 +127,7 @@ def retried(engine: Engine, patience: float, work: Callable[[], Result]) -> Resu
         try:
             return work()
         except SandboxError as error:
+            engine.check_stopping()
             if not error.transient:
                 raise
             time.sleep(0.2 * 2**attempt)

@@ -10,7 +10,7 @@ from docker.errors import APIError
 from facet_dagster.adapters.docker_context import REPOSITORY
 from facet_dagster.adapters.docker_engine import CONFLICT, NOT_FOUND, Engine, engine_errors
 from facet_dagster.adapters.docker_holds import Holds
-from facet_dagster.adapters.docker_labels import OWNER
+from facet_dagster.adapters.docker_labels import OWNER, RUN, SUBJECT
 from facet_dagster.adapters.docker_removal import remove_container
 from facet_dagster.adapters.process_owner import is_dead
 from facet_dagster.ports import Reaped
@@ -31,20 +31,20 @@ class Reaper:
         def doomed(labels: Mapping[str, str] | None) -> bool:
             return everything or is_dead((labels or {}).get(OWNER, ""))
 
+        subjects = self._containers(doomed)
         return Reaped(
-            containers=self._containers(doomed),
+            containers=tuple(subjects),
+            subjects=subjects,
             images=self._images(doomed) if images else (),
             networks=self._networks(doomed),
             volumes=self._volumes(doomed),
         )
 
-    def _containers(self, doomed: Callable[[Any], bool]) -> tuple[str, ...]:
+    def _containers(self, doomed: Callable[[Any], bool]) -> dict[str, str]:
         with engine_errors("list containers"):
             found = self._engine.api.containers(all=True, filters={"label": OWNER})
-        idents = [c["Id"] for c in found if doomed(c.get("Labels"))]
-        for ident in idents:
-            remove_container(self._engine, ident)
-        return tuple(idents)
+        subjects = {c["Id"]: str(c["Labels"].get(SUBJECT, "")) for c in found if doomed(c.get("Labels"))}
+        return {ident: subject for ident, subject in subjects.items() if remove_container(self._engine, ident)}
 
     def _images(self, doomed: Callable[[Any], bool]) -> tuple[str, ...]:
         with engine_errors("list images"):
@@ -69,6 +69,14 @@ class Reaper:
             found = self._engine.api.volumes(filters={"label": OWNER})["Volumes"] or []
         names = [v["Name"] for v in found if doomed(v.get("Labels"))]
         return _removed(names, self._engine.api.remove_volume, "remove a volume")
+
+
+def remove_own(engine: Engine, run_id: str) -> None:
+    """Remove every container of one sandbox, running or not. Raises SandboxError."""
+    with engine_errors("list containers"):
+        found = engine.api.containers(all=True, filters={"label": f"{RUN}={run_id}"})
+    for container in found:
+        remove_container(engine, container["Id"])
 
 
 def _removed(names: Iterable[str], remove: Callable[[str], object], doing: str) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from facet_dagster.errors import SandboxError
 _SECONDS = 10.0
 
 
-def remove_container(engine: Engine, ident: str) -> None:
-    """Remove a container in any state; one that is gone, or being removed by another, counts once it is gone."""
+def remove_container(engine: Engine, ident: str) -> bool:
+    """Remove a container in any state, or wait until another has; False when it was gone before we did anything."""
     deadline = time.monotonic() + _SECONDS
     with engine_errors("remove a container"):
         while True:
@@ -23,12 +23,12 @@ def remove_container(engine: Engine, ident: str) -> None:
                 engine.api.remove_container(ident, force=True, v=True)
             except APIError as error:
                 if error.status_code == NOT_FOUND:
-                    return
+                    return False
                 if error.status_code != CONFLICT or time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
             else:
-                return
+                return True
 
 
 class Removals:

@@ -17,21 +17,22 @@ from facet_dagster.adapters.docker_build import Builder, BuildNetwork, BuildOrde
 from facet_dagster.adapters.docker_container import CannotStart, Container
 from facet_dagster.adapters.docker_containers import Containers, Mounts, labels_of
 from facet_dagster.adapters.docker_context import REPOSITORY, content_tag, external_bases, fetch_line, packable
+from facet_dagster.adapters.docker_describe import Counts, EngineFacts, counts, engine_facts
 from facet_dagster.adapters.docker_disk import DiskGuard, DiskLimits
 from facet_dagster.adapters.docker_engine import NOT_FOUND, Engine, engine_errors, retried
 from facet_dagster.adapters.docker_exchange import Cargo
 from facet_dagster.adapters.docker_labels import DEPLOYMENT, OWNER, RUN
 from facet_dagster.adapters.docker_pause import PauseNetworks
-from facet_dagster.adapters.docker_reaper import Reaper, remove_image
+from facet_dagster.adapters.docker_reaper import Reaper, remove_image, remove_own
 from facet_dagster.adapters.docker_removal import Removals
-from facet_dagster.adapters.docker_session import opened
+from facet_dagster.adapters.docker_session import DockerSession, opened
 from facet_dagster.adapters.docker_share import EngineShare
 from facet_dagster.adapters.docker_slots import default_slots_dir
 from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, pack
 from facet_dagster.domain.trial import End, Limits
 from facet_dagster.errors import SandboxError
-from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome, Session
+from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome
 
 _BUILD_LIMITS = Limits(memory=4 * 1024**3, cpus=2.0, pids=1024, disk=4 * 1024**3, archive=256 * 1024**2, entries=20_000)
 _NO_FETCH = "This line has the builder use the network, which is off in builds: put the file into the build context"
@@ -85,6 +86,19 @@ class DockerSandbox:
         if "_share" in self.__dict__:
             self._share.exchange.close()
 
+    def describe(self) -> EngineFacts:
+        """The engine behind this sandbox. Raises SandboxError."""
+        return engine_facts(self._engine, self._builder.name)
+
+    def counts(self, *, own: bool) -> Counts:
+        """How much is on the engine, or how much of it this sandbox made (``own``). Raises SandboxError."""
+        return counts(self._engine, self.run_id if own else None)
+
+    def stop(self) -> None:
+        self._engine.stopping.set()
+        with contextlib.suppress(SandboxError):  # an engine that is gone runs nothing of ours that we could end
+            remove_own(self._engine, self.run_id)
+
     def build(
         self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0
     ) -> Built | BuildFailed:
@@ -115,7 +129,7 @@ class DockerSandbox:
             return retried(self._engine, self._patience, lambda: self._run(run, cargo, slot))
 
     @contextlib.contextmanager
-    def open(self, run: Run) -> Iterator[Session]:
+    def open(self, run: Run) -> Iterator[DockerSession]:
         cargo = Cargo.of(run)
         with self._share.sessions.take():
             self._disk.before_run()

@@ -84,6 +84,11 @@ class DockerSession:
         self._over: End | HostFull | None = None
         self._ooms: set[int] = set()
 
+    @property
+    def container_id(self) -> str:
+        """For whoever speaks to the engine beside us, such as a shell on a terminal."""
+        return self._container.id
+
     def exec(
         self,
         argv: Sequence[str],

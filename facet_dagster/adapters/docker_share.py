@@ -17,10 +17,10 @@ class EngineShare:
 
     def __init__(self, engine: Engine, folder: Path, owner: str, *, builds: int, trials: int) -> None:
         self.folder = folder / digest(str(engine.info.get("ID") or ""))[:12]
-        self.builds = Slots(self.folder, "build", builds)
-        self.trials = Slots(self.folder, "trial", trials)
+        self.builds = Slots(self.folder, "build", builds, engine.check_stopping)
+        self.trials = Slots(self.folder, "trial", trials, engine.check_stopping)
         # Slots of their own: a block that holds a session open may run a trial inside it.
-        self.sessions = Slots(self.folder, "session", trials)
+        self.sessions = Slots(self.folder, "session", trials, engine.check_stopping)
         self.holds = Holds(self.folder)
         self.exchange = Exchange(self.folder / "exchange", owner)
 

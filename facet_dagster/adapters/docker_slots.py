@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,9 +25,11 @@ class Slots:
 
     Who waits holds a numbered ticket, itself a locked file, and waits until every older ticket is gone. So
     only the oldest waiter looks for a free slot, and a waiter that is killed leaves its place to the next.
+    ``check`` is called while one waits for a free slot, and raises what ends the waiting.
     """
 
-    def __init__(self, folder: Path, name: str, count: int) -> None:
+    def __init__(self, folder: Path, name: str, count: int, check: Callable[[], None] = lambda: None) -> None:
+        self._check = check
         self._folder, self._name = folder, name
         self._slots = [folder / f"{name}-{n}.lock" for n in range(count)]
 
@@ -62,6 +64,7 @@ class Slots:
 
     def _first_free(self) -> tuple[int, int]:
         while True:
+            self._check()
             for number, path in enumerate(self._slots):
                 slot = locked(path, ALONE, wait=False)
                 if slot is not None:

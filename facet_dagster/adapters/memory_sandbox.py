@@ -124,7 +124,7 @@ class MemorySandbox:
     def build(
         self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0
     ) -> Built | BuildFailed:
-        del attempt, seconds
+        del seconds
         dockerfile = context.files.get("Dockerfile", b"").decode(errors="replace")
         with self._guard:
             self.builds.append((subject, context))
@@ -135,7 +135,9 @@ class MemorySandbox:
             tag = content_tag(context, {base: self._id(base) for base in external_bases(dockerfile)})
             reused = tag in self._images
             if not reused:
-                self._images[tag] = _Image({**self._root, **_app_files(context)}, {"facet.subject": subject})
+                self._images[tag] = _Image(
+                    {**self._root, **_app_files(context)}, {"facet.subject": subject, "facet.attempt": str(attempt)}
+                )
             return Built(tag, reused=reused, seconds=0.0)
 
     def run(self, run: Run) -> RunOutcome:
@@ -157,7 +159,11 @@ class MemorySandbox:
         if not inside:
             return None
         parent = PurePosixPath(wanted).parent.as_posix() + "/" if "/" in wanted else ""
-        return sanitise(pack_members({p.removeprefix(parent): m for p, m in inside.items()}), limits or Limits())
+        archive = pack_members({p.removeprefix(parent): m for p, m in inside.items()})
+        try:
+            return sanitise(archive, limits or Limits())
+        except ArchiveError as error:
+            raise SandboxError(f"{path} of image {image} is over its limits: {error}") from error
 
     def image(self, name: str) -> ImageInfo | None:
         with self._guard:
@@ -189,6 +195,9 @@ class MemorySandbox:
             for name in removed:
                 del self._images[name]
             return Reaped(images=removed)
+
+    def stop(self) -> None:
+        """Nothing runs here."""
 
     def _refused(self, dockerfile: str, context: BuildContext) -> BuildFailed | None:
         for base in external_bases(dockerfile):

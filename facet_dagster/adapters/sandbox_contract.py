@@ -18,7 +18,7 @@ from facet_dagster.ports import BuildContext, BuildFailed, Built, Put, Run, RunO
 Check = Callable[[Sandbox, str], None]
 SUBJECT = "contract"
 _ABSENT = "facet-contract-no-such-image:1"
-_SHORT = Limits(seconds=30, memory=128 * 1024 * 1024, disk=32 * 1024 * 1024, pids=64)
+SHORT = Limits(seconds=30, memory=128 * 1024 * 1024, disk=32 * 1024 * 1024, pids=64)
 
 
 def context(base: str, *steps: str, files: dict[str, bytes] | None = None) -> BuildContext:
@@ -28,7 +28,7 @@ def context(base: str, *steps: str, files: dict[str, bytes] | None = None) -> Bu
     return BuildContext({"Dockerfile": "\n".join(lines).encode() + b"\n", **content})
 
 
-def shell(sandbox: Sandbox, image: str, script: str, *, limits: Limits = _SHORT, user: str = "root") -> RunOutcome:
+def shell(sandbox: Sandbox, image: str, script: str, *, limits: Limits = SHORT, user: str = "root") -> RunOutcome:
     run = Run(image=image, argv=("sh", "-c", script), subject=SUBJECT, limits=limits, user=user)
     return sandbox.run(run)
 
@@ -157,7 +157,7 @@ def files_go_in_and_come_out(sandbox: Sandbox, base: str) -> None:
                 Put("/in", pack({"script.sh": b"mkdir -p /out/d && cat /in/data > /out/d/copy", "data": b"\xff\x00"})),
             ),
             collect=("/out", "/absent"),
-            limits=_SHORT,
+            limits=SHORT,
         )
     )
     archive = outcome.collected["/out"]
@@ -183,7 +183,7 @@ def nothing_stays_from_one_run_to_the_next(sandbox: Sandbox, base: str) -> None:
 
 
 def session(
-    sandbox: Sandbox, base: str, *, limits: Limits = _SHORT, put: tuple[Put, ...] = ()
+    sandbox: Sandbox, base: str, *, limits: Limits = SHORT, put: tuple[Put, ...] = ()
 ) -> AbstractContextManager[Session]:
     return sandbox.open(Run(image=base, argv=("sleep", "300"), subject=SUBJECT, limits=limits, put=put))
 

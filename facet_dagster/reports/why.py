@@ -57,7 +57,7 @@ def why(ident: str, settings: Settings, ledger: Ledger) -> Why:
 
     Raises ConfigError when nothing, or more than one thing, has that id.
     """
-    kind, full = _resolve(ident, ledger)
+    kind, full = resolve(ident, ledger)
     if kind == "seed":
         return _why_seed(full, settings, ledger)
     if kind == "candidate":
@@ -65,7 +65,8 @@ def why(ident: str, settings: Settings, ledger: Ledger) -> Why:
     return _why_skill(full, ledger)
 
 
-def _resolve(ident: str, ledger: Ledger) -> tuple[str, str]:
+def resolve(ident: str, ledger: Ledger) -> tuple[str, str]:
+    """Kind (seed, candidate or skill) and full id of any unambiguous prefix. Raises ConfigError."""
     ident = ident.removeprefix("facet/")
     known = {fact.key: "seed" for fact in ledger.find(SeedFact)}
     known |= {fact.candidate: "candidate" for fact in ledger.find(CandidateFact)}

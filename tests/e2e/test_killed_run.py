@@ -9,10 +9,13 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any
 
 import dagster as dg
 import docker
+import psutil
 import pytest
 
 from facet_dagster.adapters.docker_labels import OWNER
@@ -22,7 +25,8 @@ from facet_dagster.connect import dagster_environment, open_ledger
 from facet_dagster.domain.facts import StageFact
 from facet_dagster.settings import load_settings
 from tests.e2e.conftest import FACET, SKILLS, Installation, installation
-from tests.fixtures.handmade_model import HandmadeModel
+from tests.fixtures import task_example as example
+from tests.fixtures.handmade_model import ANSWERS, HandmadeModel
 
 pytestmark = [pytest.mark.docker, pytest.mark.postgres]
 
@@ -156,3 +160,44 @@ def test_an_interrupt_ends_what_is_in_flight_and_keeps_it() -> None:
             home.json("run", "--batch", "killed", "--seeds", "1", "--until", "seed")
             asked = Counter(question for question, _, _ in model.asked if PROBE not in question)
             assert set(asked.values()) == {1}
+
+
+def test_sigterm_ends_the_trials_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command, and not its child, gets the signal; nothing waits for a program that still has minutes to run."""
+    slow = example.as_json(example.solution(example.SOLVE.replace("cd /app\n", "cd /app\nsleep 110\n")))
+    monkeypatch.setitem(ANSWERS, "SolutionReply", lambda fate, text: slow)
+    with HandmadeModel() as model:
+        settings = {"FACET_MODEL": "openai/handmade", "FACET_API_BASE": model.api_base, "FACET_API_KEY": "sk-none"}
+        for home in installation(**settings):
+            home.json("ingest", str(SKILLS))
+            process = subprocess.Popen(
+                [str(FACET), *RUN[:-1]],
+                env=home.environment(),
+                cwd=home.home,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+            with closing(docker.APIClient(version="auto", **docker.utils.kwargs_from_env())) as api:
+                while not (trials := _trials(api, process.pid)):
+                    assert process.poll() is None
+                    time.sleep(0.2)
+                process.send_signal(signal.SIGTERM)
+                said, _ = process.communicate(timeout=60)
+                assert process.returncode == 130, said
+                left = api.containers(all=True, filters={"label": f"{OWNER}={trials[0]['Labels'][OWNER]}"})
+                assert left == []
+
+
+def _trials(api: Any, command: int) -> list[Any]:
+    """Running oracle trials of a run that ``command`` started."""
+    found = api.containers(filters={"label": OWNER})
+    return [c for c in found if "solve.sh" in c["Command"] and _parent(c["Labels"][OWNER]) == command]
+
+
+def _parent(owner: str) -> int:
+    try:
+        return psutil.Process(int(owner.rsplit(":", 3)[1])).ppid()
+    except psutil.NoSuchProcess:
+        return 0

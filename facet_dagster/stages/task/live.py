@@ -52,18 +52,8 @@ def work(run: Run, services: Sequence[Service], collect: Sequence[CollectCommand
     Whatever ends the container early (time, memory, disk) is data, and what was written until then is read.
     """
     seconds = start_seconds(services) + run.limits.seconds + sum(c.seconds for c in collect) + _MARGIN
-    opened = replace(
-        run,
-        argv=("sleep", "infinity"),
-        user="root",
-        workdir="/",
-        env={},
-        put=(*run.put, Put("/", _open_folder())),
-        collect=(),
-        limits=run.limits.model_copy(update={"seconds": seconds}),
-    )
-    with sandbox.open(opened) as session:
-        up = session.exec((ENTRYPOINT, "true"), seconds=start_seconds(services))
+    with sandbox.open(beside(run, seconds)) as session:
+        up = start(session, services)
         program, done = None, []
         if up.ok:
             try:
@@ -80,6 +70,25 @@ def work(run: Run, services: Sequence[Service], collect: Sequence[CollectCommand
             return LiveWork(up, program, tuple(done), session.collect(WORKDIR), session.collect(ARTIFACTS))
         except OverLimits as error:
             return LiveWork(up, _over(program or up, error), tuple(done), None, None)
+
+
+def beside(run: Run, seconds: float) -> Run:
+    """The container in which services run beside the work of ``run``, for ``seconds`` at most."""
+    return replace(
+        run,
+        argv=("sleep", "infinity"),
+        user="root",
+        workdir="/",
+        env={},
+        put=(*run.put, Put("/", _open_folder())),
+        collect=(),
+        limits=run.limits.model_copy(update={"seconds": seconds}),
+    )
+
+
+def start(session: Session, services: Sequence[Service]) -> ExecResult:
+    """Bring the services up; it ends when all of them are healthy. Raises SandboxError."""
+    return session.exec((ENTRYPOINT, "true"), seconds=start_seconds(services))
 
 
 def _over(program: ExecResult, error: OverLimits) -> ExecResult:

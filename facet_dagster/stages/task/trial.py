@@ -147,7 +147,6 @@ def e0_archive(image: str, sandbox: Sandbox) -> bytes:
 
 
 def _work(kind: TrialKind, image: str, solve_sh: bytes, limits: TaskLimits, subject: str) -> Run:
-    put = (Put("/", _solution(solve_sh)),) if kind is TrialKind.ORACLE else ()
     return Run(
         image=image,
         argv=ARGV[kind],
@@ -155,7 +154,7 @@ def _work(kind: TrialKind, image: str, solve_sh: bytes, limits: TaskLimits, subj
         user=AGENT,
         workdir=WORKDIR,
         env=ENV,
-        put=put,
+        put=solution_put(solve_sh) if kind is TrialKind.ORACLE else (),
         collect=(WORKDIR,),
         limits=limits.container(limits.solution_seconds),
     )
@@ -175,9 +174,10 @@ def _judgement(image: str, put: tuple[Put, ...], limits: TaskLimits, subject: st
     )
 
 
-def _solution(solve_sh: bytes) -> bytes:
+def solution_put(solve_sh: bytes) -> tuple[Put, ...]:
     """Owned by root and not writable: the script cannot change itself."""
-    return pack_members({"solution": Member("dir", 0o755), "solution/solve.sh": Member("file", 0o555, data=solve_sh)})
+    members = {"solution": Member("dir", 0o755), "solution/solve.sh": Member("file", 0o555, data=solve_sh)}
+    return (Put("/", pack_members(members)),)
 
 
 def _artifacts(work: RunOutcome | live.LiveWork) -> tuple[Put, ...]:
