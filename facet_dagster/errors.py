@@ -13,6 +13,7 @@
     │   │   └── Stopping               this process was asked to stop: nothing new starts
     │   ├── EmbedderError
     │   ├── SandboxError
+    │   │   └── OverLimits             what a session is asked to give back is more than its limits allow
     │   ├── VectorStoreError
     │   └── LedgerError
     └── InvariantError                 our bug: a value that cannot exist
@@ -80,6 +81,10 @@ class EmbedderError(PortError):
 
 class SandboxError(PortError):
     """The container engine failed. A non-zero exit code of a program is never this."""
+
+
+class OverLimits(SandboxError):
+    """Hostile code left more than may be read: the caller knows whether that is data."""
 
 
 class VectorStoreError(PortError):

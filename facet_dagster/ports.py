@@ -118,7 +118,7 @@ class VectorStore(Protocol):
 class BuildContext:
     """Files of a build, ``Dockerfile`` included: relative path -> bytes. Paths in ``executable`` get mode 755.
 
-    A ``.dockerignore`` among them leaves files out, as ``docker build`` would.
+    A ``.dockerignore`` among them leaves files out, as ``docker build`` would, and itself, but never the Dockerfile.
     """
 
     files: Mapping[str, bytes]
@@ -129,7 +129,7 @@ class BuildContext:
 class Built:
     """``image`` is a tag made of the context's hash; ``reused`` when it was there already.
 
-    ``executed`` counts the instructions that ran; 0 when the builder's cache held every layer.
+    ``executed`` counts the instructions that ran (RUN, COPY, ADD, WORKDIR); 0 when the builder's cache held all.
     """
 
     image: str
@@ -142,7 +142,8 @@ class Built:
 class BuildFailed:
     """The context's fault, not the engine's. ``log_tail`` is bounded plain text.
 
-    ``step`` is the failing instruction, or ``context``, ``Dockerfile``, ``timeout``, ``memory``.
+    ``step`` is the failing instruction, or ``context``, ``Dockerfile``, or the limit that was passed: ``timeout``,
+    ``memory``, ``processes``, ``disk``.
     """
 
     step: str
@@ -259,8 +260,9 @@ class Sandbox(Protocol):
     ) -> Built | BuildFailed:
         """Build once per content, over all processes. A failed build leaves nothing.
 
-        A build over ``seconds`` is a BuildFailed with step ``timeout``, one over its memory ``memory``, a context
-        over its limits ``context``. Raises SandboxError, also when the engine's disk is too full to begin.
+        A build over ``seconds`` is a BuildFailed with step ``timeout``; one of which a step takes too much
+        ``memory``, ``processes`` or ``disk`` with that word; a context over its limits with ``context``.
+        Raises SandboxError, also when the engine's disk is too full to begin.
         """
         ...
 

@@ -14,67 +14,78 @@ import requests
 import urllib3
 from docker.errors import APIError
 
+from facet_dagster.adapters.docker_build_guard import BuildGuard
 from facet_dagster.adapters.docker_buildkit_log import BuildLog
 from facet_dagster.adapters.docker_engine import CALL_SECONDS, CONFLICT, NOT_FOUND, Engine, engine_errors
 from facet_dagster.adapters.docker_watchdog import Watchdog
+from facet_dagster.domain.trial import Limits
 from facet_dagster.errors import SandboxError
 from facet_dagster.ports import BuildFailed
 
 BuildNetwork = Literal["default", "none", "host"]
+BuildStop = Literal["timeout", "memory", "processes", "disk", "engine disk"]
 _BUILDKIT, _CLASSIC = "2", "1"
 _CLEANING_TRIES, _CLEANING_PAUSE = 40, 0.25
+_WATCH_INTERVAL = 0.1
+_CHUNK = 64 * 1024
+_MIB = 1024 * 1024
+_KILLED = 128 + 9
 # A line that was cut in the middle is a ValueError.
 _BROKEN_OFF = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError)
 
 
 @dataclass(frozen=True)
 class BuildOrder:
-    """What to build: ``tar`` in GNU format, the image's ``tag`` and labels, the limits of its steps."""
+    """What to build: ``tar`` in GNU format with ``dockerfile`` in it, the image's ``tag`` and labels.
+
+    ``limits.seconds`` are for the whole build; memory, processes, disk and CPUs for each step.
+    """
 
     tag: str
     tar: bytes
+    dockerfile: str
     labels: Mapping[str, str]
-    seconds: float
     network: BuildNetwork
-    memory: int
-    cpus: float
+    limits: Limits
 
 
 class Builder:
     """Builds on one engine and remembers whether it knows BuildKit."""
 
-    def __init__(self, engine: Engine, *, classic: bool = False, reserve_gib: float = 1.0) -> None:
+    def __init__(self, engine: Engine, *, classic: bool = False) -> None:
         self._engine = engine
         self._version = _CLASSIC if classic else _BUILDKIT
-        self._reserve_gib = reserve_gib
 
-    def build(self, order: BuildOrder) -> BuildFailed | None:
-        """None when ``order.tag`` was built. Raises SandboxError on engine trouble."""
+    def build(self, order: BuildOrder) -> int | BuildFailed:
+        """How many instructions ran for ``order.tag``. Raises SandboxError on engine trouble."""
         began = time.monotonic()
         log = BuildLog()
+        guard = BuildGuard(order.dockerfile, order.limits, self._engine.data_root)
         try:
             response = self._post(order)
         except APIError as error:
             return _refused(error, time.monotonic() - began)
         try:
             with contextlib.closing(response):
-                stopped = self._follow(response, log, order.seconds)
+                stopped = self._follow(response, log, guard, order.limits.seconds)
         except SandboxError:
+            guard.wait_until_gone()
             self._clean(log)
             raise
-        seconds = time.monotonic() - began
+        if stopped:
+            guard.wait_until_gone()
         if stopped or log.error:
             self._clean(log)
-        if stopped == "timeout":
-            text = f"{log.tail}\nThe build took more than {order.seconds:g} s and was stopped in: {log.running}".strip()
-            return BuildFailed("timeout", None, text, seconds)
-        if stopped:
+        # A step that fails of a full disk may end before the watchdog looks.
+        if stopped == "engine disk" or (log.error and not stopped and self._engine.disk_is_full):
             raise SandboxError("A build used up the free disk space of the Docker Engine and was stopped: free some")
-        if not log.error:
-            return None
-        if log.engine_trouble:
+        if log.exit_code == _KILLED and guard.was_out_of_memory():
+            stopped = "memory"
+        if not stopped and not log.error:
+            return log.executed
+        if not stopped and log.engine_trouble:
             raise SandboxError(f"The Docker Engine failed during a build: {log.error}", transient=True)
-        return BuildFailed(log.step, log.exit_code, log.tail, seconds)
+        return _failed(log, stopped, order.limits, time.monotonic() - began)
 
     def _post(self, order: BuildOrder) -> requests.Response:
         try:
@@ -94,7 +105,7 @@ class Builder:
                 data=order.tar,
                 headers={"Content-Type": "application/x-tar"},
                 stream=True,
-                timeout=(CALL_SECONDS, order.seconds + CALL_SECONDS),
+                timeout=(CALL_SECONDS, order.limits.seconds + CALL_SECONDS),
             )
         try:
             api._raise_for_status(response)
@@ -103,15 +114,17 @@ class Builder:
             raise
         return response
 
-    def _follow(self, response: requests.Response, log: BuildLog, seconds: float) -> str | None:
-        """Read to the end, or until the time is over or the disk is short; gives which."""
+    def _follow(
+        self, response: requests.Response, log: BuildLog, guard: BuildGuard, seconds: float
+    ) -> BuildStop | None:
+        """Read to the end, or until a limit is passed or the engine's disk is short; gives which."""
 
-        def check(elapsed: float) -> str | None:
+        def check(elapsed: float) -> BuildStop | None:
             if elapsed >= seconds:
                 return "timeout"
-            return "disk" if self._engine.disk_is_short(self._reserve_gib) else None
+            return guard.check(log.container) or ("engine disk" if self._engine.disk_is_full else None)
 
-        with Watchdog(seconds, check, lambda: _hang_up(response)) as dog:
+        with Watchdog[BuildStop](seconds, check, lambda: _hang_up(response), interval=_WATCH_INTERVAL) as dog:
             try:
                 for message in _messages(response):
                     log.feed(message)
@@ -151,15 +164,28 @@ def _parameters(order: BuildOrder, version: str) -> dict[str, str]:
         "networkmode": order.network,
         "labels": json.dumps(dict(order.labels)),
         # Obeyed by the classic builder alone; BuildKit has no such limits in this API.
-        "memory": str(order.memory),
-        "memswap": str(order.memory),
+        "memory": str(order.limits.memory),
+        "memswap": str(order.limits.memory),
         "cpuperiod": "100000",
-        "cpuquota": str(int(order.cpus * 100_000)),
+        "cpuquota": str(int(order.limits.cpus * 100_000)),
     }
 
 
+def _failed(log: BuildLog, stopped: BuildStop | None, limits: Limits, seconds: float) -> BuildFailed:
+    if stopped is None:
+        return BuildFailed(log.step, log.exit_code, log.tail, seconds)
+    why = {
+        "timeout": f"The build took more than {limits.seconds:g} s",
+        "memory": f"A step of the build took more than {limits.memory // _MIB} MiB of memory",
+        "processes": f"A step of the build had more than {limits.pids} processes and threads at once",
+        "disk": f"A step of the build wrote more than {limits.disk // _MIB} MiB",
+    }[stopped]
+    where = log.running or log.step
+    return BuildFailed(stopped, None, f"{log.tail}\n{why} and was stopped in: {where}".strip(), seconds)
+
+
 def _messages(response: requests.Response) -> Iterator[Mapping[str, Any]]:
-    for line in response.iter_lines():
+    for line in response.iter_lines(chunk_size=_CHUNK):
         if line:
             message = json.loads(line)
             if isinstance(message, dict):

@@ -1,7 +1,7 @@
 """What a build said: the engine's message stream, of BuildKit or the classic builder, as step, exit code and text.
 
 BuildKit sends its log as base64 protobuf (``moby.buildkit.trace``), a StatusResponse of which we read
-``1 vertexes {1 digest, 3 name, 5 started, 6 completed, 7 error}`` and ``3 logs {1 vertex, 4 msg}``.
+``1 vertexes {1 digest, 3 name, 4 cached, 5 started, 6 completed, 7 error}`` and ``3 logs {1 vertex, 4 msg}``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ _EXIT_CODE = re.compile(r"(?:exit code:|non-zero code:) (\d+)\s*$")
 _PARSE_ERROR = re.compile(r"dockerfile parse error(?: on)? line (\d+)", re.IGNORECASE)
 _STEP_NUMBER = re.compile(r"^\[[^\]]*\d+/\d+\] ")
 _CLASSIC_STEP = re.compile(r"^Step \d+/\d+ : (.*)", re.DOTALL)
+_BUILDKIT_STEP = re.compile(r"^\[(?!internal\])[^\]]*\d+/\d+\] (?!FROM )")
+# What BuildKit counts: the other instructions only write down settings.
+_LAYER_MAKERS = re.compile(r"(?:RUN|COPY|ADD|WORKDIR)\s", re.IGNORECASE)
+_CLASSIC_CACHED = re.compile(r"^ ---> Using cache\s*$")
+_CLASSIC_CONTAINER = re.compile(r"^ ---> Running in ([0-9a-f]{12,})\s*$")
 _CLASSIC_LAYER = re.compile(r"^ ---> ([0-9a-f]{12,})\s*$")
 _ENGINE_TROUBLE = (
     "no space left on device",
@@ -29,6 +34,7 @@ _ENGINE_TROUBLE = (
     "failed to create shim",
     "failed to mount",
     "database not open",
+    "network bridge not found",
 )
 
 
@@ -39,8 +45,11 @@ class BuildLog:
         self.error = ""
         self.exit_code: int | None = None
         self.last_layer: str | None = None
+        self.container: str | None = None
+        self._executed: set[str] = set()
         self._text = b""
         self._classic_step = ""
+        self._last_step = ""
         self._failed_vertex = ""
         self._running: dict[str, str] = {}
         self._names: dict[str, str] = {}
@@ -60,6 +69,11 @@ class BuildLog:
         if wrong := _PARSE_ERROR.search(self.error):
             return f"Dockerfile line {wrong[1]}"
         return (self._failed_vertex or self._classic_step or "Dockerfile")[:_STEP_LENGTH]
+
+    @property
+    def executed(self) -> int:
+        """How many instructions made files (RUN, COPY, ADD, WORKDIR) and were not taken from the builder's cache."""
+        return len(self._executed)
 
     @property
     def running(self) -> str:
@@ -90,6 +104,14 @@ class BuildLog:
     def _stream(self, text: str) -> None:
         if step := _CLASSIC_STEP.match(text):
             self._classic_step = step[1].strip()
+            if _LAYER_MAKERS.match(self._classic_step):
+                self._executed.add(step[0])
+            self._last_step = step[0]
+        elif _CLASSIC_CACHED.match(text):
+            self._executed.discard(self._last_step)
+        elif container := _CLASSIC_CONTAINER.match(text):
+            self.container = container[1]
+            self._last_step = ""
         elif (layer := _CLASSIC_LAYER.match(text)) and not self._classic_step.upper().startswith("FROM"):
             self.last_layer = layer[1]
         self._write(text.encode(errors="replace"))
@@ -117,6 +139,8 @@ class BuildLog:
             self._running[digest] = _STEP_NUMBER.sub("", name)
         else:
             self._running.pop(digest, None)
+        if 6 in vertex and not any(vertex.get(4, b"")) and _BUILDKIT_STEP.match(name):
+            self._executed.add(digest)
         if vertex.get(7):
             self._failed_vertex = _STEP_NUMBER.sub("", name)
 
@@ -138,13 +162,17 @@ def _text(message: Mapping[int, bytes], number: int) -> str:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The length-delimited fields of a protobuf message; numbers are skipped. Raises ValueError when damaged."""
+    """The fields of a protobuf message; a variable-length number comes as its bytes, other numbers are skipped.
+
+    Raises ValueError when damaged.
+    """
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
         kind = key & 7
         if kind == 0:
-            _, at = _varint(data, at)
+            number, at = _varint(data, at)
+            yield key >> 3, number.to_bytes(10, "little")
         elif kind == 2:
             size, at = _varint(data, at)
             if at + size > len(data):

@@ -12,17 +12,15 @@ from docker.errors import APIError
 
 from facet_dagster.adapters.docker_engine import CALL_SECONDS, NOT_FOUND, Engine, engine_errors
 from facet_dagster.adapters.docker_limits import bounded_text
+from facet_dagster.adapters.docker_removal import remove_container
 from facet_dagster.adapters.docker_watchdog import Watchdog
 from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, Member, pack_members, sanitise
 from facet_dagster.domain.trial import End, ExecResult, Limits
 from facet_dagster.errors import SandboxError
 
-_CONFLICT = 409
-_REMOVE_SECONDS = 10.0
 _FILE_TOO_BIG = 128 + 25  # ended by SIGXFSZ, the limit on a file's size
 KILLED = 128 + 9
 _CANNOT_START = 126
-_RESERVE_GIB = 0.5
 # The engine's words for an image that cannot run the program: its user, its folder or the program is not there.
 _IMAGE_FAULTS = (
     "unable to find user",
@@ -94,7 +92,8 @@ class Container:
             with engine_errors("wait for a container"):
                 self._engine.api.wait(self.id, timeout=int(limits.seconds) + CALL_SECONDS)
             seconds = dog.elapsed
-        if isinstance(dog.reason, HostFull):
+        # A program that fails of a full disk may end before the watchdog looks.
+        if isinstance(dog.reason, HostFull) or (dog.reason is None and self._engine.disk_is_full):
             raise SandboxError("The Docker Engine's disk is nearly full; a program was stopped: free some space")
         state = self._ended_state(killed_by_us=dog.reason is not None)
         code = int(state["ExitCode"])
@@ -153,7 +152,7 @@ class Container:
             written = int(answer.json().get("SizeRw") or 0)
             if written + self._beside(limits.disk) > limits.disk:
                 return End.DISK
-            return HostFull() if self._engine.disk_is_short(_RESERVE_GIB) else None
+            return HostFull() if self._engine.disk_is_full else None
         return None
 
     def _beside(self, most: int) -> int:
@@ -207,20 +206,3 @@ def end_of(state: Mapping[str, Any], code: int) -> End:
     if state.get("OOMKilled"):
         return End.OOM
     return End.DISK if code == _FILE_TOO_BIG else End.EXITED
-
-
-def remove_container(engine: Engine, ident: str) -> None:
-    """Remove a container in any state; one that is gone, or being removed by another, counts once it is gone."""
-    deadline = time.monotonic() + _REMOVE_SECONDS
-    with engine_errors("remove a container"):
-        while True:
-            try:
-                engine.api.remove_container(ident, force=True, v=True)
-            except APIError as error:
-                if error.status_code == NOT_FOUND:
-                    return
-                if error.status_code != _CONFLICT or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-            else:
-                return

@@ -15,6 +15,7 @@ from facet_dagster.adapters.docker_engine import NOT_FOUND, Engine, engine_error
 from facet_dagster.adapters.docker_exchange import Cargo, Exchange, SharedFolders, sees_our_files
 from facet_dagster.adapters.docker_labels import ATTEMPT, SUBJECT
 from facet_dagster.adapters.docker_limits import host_config
+from facet_dagster.adapters.docker_removal import Removals
 from facet_dagster.errors import SandboxError
 from facet_dagster.ports import Run
 
@@ -44,8 +45,11 @@ class Mounts:
 class Containers:
     """Fresh containers of one sandbox, which carry its ``labels``."""
 
-    def __init__(self, engine: Engine, exchange: Exchange, labels: Mapping[str, str], mounts: Mounts) -> None:
-        self._engine, self._exchange, self._labels, self._mounts = engine, exchange, labels, mounts
+    def __init__(
+        self, engine: Engine, exchange: Exchange, labels: Mapping[str, str], mounts: Mounts, removals: Removals
+    ) -> None:
+        self._engine, self._exchange, self._labels = engine, exchange, labels
+        self._mounts, self._removals = mounts, removals
 
     @contextlib.contextmanager
     def filled(self, run: Run, cargo: Cargo, network: str) -> Iterator[Container]:
@@ -66,14 +70,14 @@ class Containers:
 
     @contextlib.contextmanager
     def _made(self, run: Run, network: str, shared: SharedFolders | None) -> Iterator[Container]:
-        """Removed on every way out; a failing removal never hides an earlier error."""
+        """Removed on every way out; a failing removal never hides an earlier error and is made up for later."""
+        self._removals.catch_up()
         ident = self._create(run, network, shared.mounts() if shared else [])
         container = Container(self._engine, ident, shared)
         try:
             yield container
         except BaseException:
-            with contextlib.suppress(SandboxError):
-                container.remove()
+            self._removals.remove(ident)
             raise
         container.remove()
 

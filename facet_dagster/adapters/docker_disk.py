@@ -39,27 +39,33 @@ class DiskGuard:
 
     def before_run(self) -> None:
         """Raises SandboxError below the floor: a full disk must never look like a task that failed."""
-        self._refuse_below(self._limits.floor, "running anything")
+        if self._engine.disk_is_full:
+            self._refuse(self._limits.floor, "running anything")
 
     def before_build(self) -> None:
         """Make room where it is short. Raises SandboxError when that was not enough."""
-        if self._engine.disk_is_short(self._limits.watermark):
+        if self._short:
             self.make_room()
-        self._refuse_below(self._limits.watermark, "building")
+            if self._short:
+                self._refuse(self._limits.watermark, "building")
 
     def make_room(self) -> tuple[str, ...]:
         """Remove task images that nobody holds, oldest first, until the disk is no longer short; gives their tags.
 
-        The least used of the build cache goes first and with them. Base images are never touched.
+        The least used of the build cache goes first and with them, and all of it where nothing else is left.
+        Base images are never touched.
         """
         removed: list[str] = []
-        self.prune_cache(_KEEP)
+        keep = min(_KEEP, self._cache)
+        self.prune_cache(keep)
         for tag in self._oldest_first():
-            if not self._engine.disk_is_short(self._limits.watermark):
-                break
+            if not self._short:
+                return tuple(removed)
             if remove_image(self._engine, self._holds, tag):
                 removed.append(tag)
-                self.prune_cache(_KEEP)  # an image's layers stay while the cache has them
+                self.prune_cache(keep)  # an image's layers stay while the cache has them
+        if self._short:
+            self.prune_cache(0)
         return tuple(removed)
 
     def trim_cache(self) -> None:
@@ -72,7 +78,7 @@ class DiskGuard:
             try:
                 if os.fstat(file).st_size and time.time() - os.fstat(file).st_mtime < _TRIM_EVERY:
                     return
-                self.prune_cache(int(self._limits.cache * _GIB))
+                self.prune_cache(self._cache)
                 os.pwrite(file, b"x", 0)
             finally:
                 os.close(file)
@@ -87,15 +93,22 @@ class DiskGuard:
             answer: Any = api._result(api._post(api._url("/build/prune"), params={"keep-storage": str(keep)}), True)
         return int(answer.get("SpaceReclaimed") or 0)
 
+    @property
+    def _short(self) -> bool:
+        return self._engine.disk_is_short(self._limits.watermark)
+
+    @property
+    def _cache(self) -> int:
+        return int(self._limits.cache * _GIB)
+
     def _oldest_first(self) -> list[str]:
         with engine_errors("list images"):
             found = self._engine.api.images(filters={"reference": f"{REPOSITORY}:*"})
         pairs = sorted((image["Created"], tag) for image in found for tag in image.get("RepoTags") or ())
         return [tag for _, tag in pairs if tag.startswith(f"{REPOSITORY}:")]
 
-    def _refuse_below(self, gib: float, doing: str) -> None:
-        if self._engine.disk_is_short(gib):
-            raise SandboxError(
-                f"Less than {gib:g} GiB (or 2 % of inodes) is free in {self._engine.data_root}: "
-                f"free some disk space there before {doing}"
-            )
+    def _refuse(self, gib: float, doing: str) -> None:
+        raise SandboxError(
+            f"Less than {gib:g} GiB (or 2 % of inodes) is free in {self._engine.data_root}: "
+            f"free some disk space there before {doing}"
+        )

@@ -43,10 +43,13 @@ def engine_errors(doing: str) -> Iterator[None]:
 
 
 class Engine:
-    """A low-level client, connected on first use by DOCKER_HOST or the default socket."""
+    """A low-level client, connected on first use by DOCKER_HOST or the default socket.
 
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
+    With less than ``floor`` GiB free its disk counts as full: what runs then says nothing about a task.
+    """
+
+    def __init__(self, workers: int, floor: float = 0.5) -> None:
+        self._workers, self._floor = workers, floor
         self._guard = threading.Lock()
         self._api: APIClient | None = None
         self._info: dict[str, Any] = {}
@@ -75,6 +78,10 @@ class Engine:
     def renames_users(self) -> bool:
         """True when root in a container is somebody else on the machine (user namespaces, rootless)."""
         return any("userns" in text or "rootless" in text for text in self.info.get("SecurityOptions") or ())
+
+    @property
+    def disk_is_full(self) -> bool:
+        return self.disk_is_short(self._floor)
 
     def disk_is_short(self, gib: float) -> bool:
         """True when the engine stores its data on this machine and less than ``gib`` GiB or 2 % of inodes are free."""

@@ -18,8 +18,8 @@ from urllib.parse import quote, unquote
 
 from docker.errors import APIError
 
-from facet_dagster.adapters.docker_container import remove_container
 from facet_dagster.adapters.docker_engine import NOT_FOUND, Engine, engine_errors
+from facet_dagster.adapters.docker_removal import remove_container
 from facet_dagster.adapters.file_locks import lock_errors
 from facet_dagster.adapters.file_trees import read_tree, remove_tree, tree_size, write_tree
 from facet_dagster.adapters.process_owner import is_dead

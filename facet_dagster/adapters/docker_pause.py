@@ -7,16 +7,14 @@ nothing of one reaches the next.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 
 from docker.errors import APIError
 
-from facet_dagster.adapters.docker_container import remove_container
 from facet_dagster.adapters.docker_engine import Engine, engine_errors
 from facet_dagster.adapters.docker_limits import host_config
+from facet_dagster.adapters.docker_removal import Removals
 from facet_dagster.domain.trial import Limits
-from facet_dagster.errors import SandboxError
 
 _NOBODY = "65534:65534"
 _LIMITS = Limits(memory=32 * 1024 * 1024, cpus=0.1, pids=8, disk=1024 * 1024)
@@ -28,8 +26,8 @@ class PauseNetworks:
     Never from a task's image: what runs here shares the loopback of all later trials of its slot.
     """
 
-    def __init__(self, engine: Engine, image: str | None, labels: Mapping[str, str]) -> None:
-        self._engine, self._image, self._labels = engine, image, dict(labels)
+    def __init__(self, engine: Engine, image: str | None, labels: Mapping[str, str], removals: Removals) -> None:
+        self._engine, self._image, self._labels, self._removals = engine, image, dict(labels), removals
         self._ids: dict[int, str] = {}
 
     def network(self, slot: int) -> str:
@@ -43,8 +41,7 @@ class PauseNetworks:
         """Remove the slot's container, which may be dead; the next trial gets a new one."""
         ident = self._ids.pop(slot, None)
         if ident is not None:
-            with contextlib.suppress(SandboxError):
-                remove_container(self._engine, ident)
+            self._removals.remove(ident)
 
     def close(self) -> None:
         for slot in list(self._ids):

@@ -7,11 +7,11 @@ from typing import Any
 
 from docker.errors import APIError
 
-from facet_dagster.adapters.docker_container import remove_container
 from facet_dagster.adapters.docker_context import REPOSITORY
 from facet_dagster.adapters.docker_engine import CONFLICT, NOT_FOUND, Engine, engine_errors
 from facet_dagster.adapters.docker_holds import Holds
 from facet_dagster.adapters.docker_labels import OWNER
+from facet_dagster.adapters.docker_removal import remove_container
 from facet_dagster.adapters.process_owner import is_dead
 from facet_dagster.ports import Reaped
 

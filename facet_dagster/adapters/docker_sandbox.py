@@ -16,13 +16,14 @@ from docker.errors import APIError
 from facet_dagster.adapters.docker_build import Builder, BuildNetwork, BuildOrder
 from facet_dagster.adapters.docker_container import CannotStart, Container
 from facet_dagster.adapters.docker_containers import Containers, Mounts, labels_of
-from facet_dagster.adapters.docker_context import REPOSITORY, content_tag, external_bases
+from facet_dagster.adapters.docker_context import REPOSITORY, content_tag, external_bases, fetch_line, packable
 from facet_dagster.adapters.docker_disk import DiskGuard, DiskLimits
 from facet_dagster.adapters.docker_engine import NOT_FOUND, Engine, engine_errors, retried
 from facet_dagster.adapters.docker_exchange import Cargo
 from facet_dagster.adapters.docker_labels import DEPLOYMENT, OWNER, RUN
 from facet_dagster.adapters.docker_pause import PauseNetworks
 from facet_dagster.adapters.docker_reaper import Reaper, remove_image
+from facet_dagster.adapters.docker_removal import Removals
 from facet_dagster.adapters.docker_session import opened
 from facet_dagster.adapters.docker_share import EngineShare
 from facet_dagster.adapters.docker_slots import default_slots_dir
@@ -32,7 +33,8 @@ from facet_dagster.domain.trial import End, Limits
 from facet_dagster.errors import SandboxError
 from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome, Session
 
-_BUILD_LIMITS = Limits(memory=4 * 1024**3, cpus=2.0)
+_BUILD_LIMITS = Limits(memory=4 * 1024**3, cpus=2.0, pids=1024, disk=4 * 1024**3, archive=256 * 1024**2, entries=20_000)
+_NO_FETCH = "This line has the builder use the network, which is off in builds: put the file into the build context"
 
 
 class DockerSandbox:
@@ -42,7 +44,8 @@ class DockerSandbox:
     namespace of an idle container, which starts them faster. ``slots_dir`` holds the machine-wide slots.
     BuildKit is used unless the engine refuses it or ``classic_builder`` is set; files go by mounted folders
     unless the engine does not see ours or ``shared_folders`` is off. Trouble that may pass is waited out for
-    ``patience`` seconds. ``deployment`` is a label.
+    ``patience`` seconds. ``build_limits`` hold for each step of a build and, ``archive`` and ``entries``, for
+    its context; its seconds come with each call. ``deployment`` is a label.
     """
 
     def __init__(
@@ -57,26 +60,28 @@ class DockerSandbox:
         trial_slots: int = 4,
         classic_builder: bool = False,
         shared_folders: bool = True,
-        disk: DiskLimits | None = None,
+        build_limits: Limits = _BUILD_LIMITS,
+        disk: DiskLimits = DiskLimits(),  # noqa: B008 - frozen
         patience: float = 30.0,
         deployment: str = "",
     ) -> None:
         self.run_id = uuid.uuid4().hex
         self._owner = owner or current_owner()
         self._labels = {OWNER: self._owner, RUN: self.run_id, DEPLOYMENT: deployment}
-        self._build_network, self._patience = build_network, patience
-        self._engine = Engine(workers)
+        self._build_network, self._build_limits, self._patience = build_network, build_limits, patience
+        self._engine = Engine(workers, disk.floor)
         self._builder = Builder(self._engine, classic=classic_builder)
-        self._pauses = PauseNetworks(self._engine, pause_image, self._labels)
+        self._removals = Removals(self._engine)
+        self._pauses = PauseNetworks(self._engine, pause_image, self._labels, self._removals)
         self._slots_dir, self._slot_counts = slots_dir or default_slots_dir(), (build_slots, trial_slots)
-        self._disk_limits = disk or DiskLimits()
+        self._disk_limits = disk
         self._mounts = Mounts(pause_image, wanted=shared_folders)
         # Also at the end of the process, when nobody called close().
-        self._finalizer = weakref.finalize(self, _close, self._pauses, self._engine)
+        self._finalizer = weakref.finalize(self, _close, self._pauses, self._removals, self._engine)
 
     def close(self) -> None:
-        """Remove idle containers and close connections. A later call connects anew."""
-        _close(self._pauses, self._engine)
+        """Remove idle and lost containers and close connections. A later call connects anew."""
+        _close(self._pauses, self._removals, self._engine)
         if "_share" in self.__dict__:
             self._share.exchange.close()
 
@@ -85,11 +90,14 @@ class DockerSandbox:
     ) -> Built | BuildFailed:
         began = time.monotonic()
         dockerfile = context.files.get("Dockerfile", b"").decode(errors="replace")
+        if self._build_network == "none" and (line := fetch_line(dockerfile)):
+            return BuildFailed(line, None, _NO_FETCH, time.monotonic() - began)
         bases = {name: self._image_id(name) for name in external_bases(dockerfile)}
         missing = next((name for name, ident in bases.items() if ident is None), None)
         if missing is not None:
             return BuildFailed(f"FROM {missing}", None, self._missing(missing), time.monotonic() - began)
         try:
+            context = packable(context, self._build_limits)
             tar = pack(context.files, executable=context.executable)
         except ArchiveError as error:
             return BuildFailed("context", None, str(error), time.monotonic() - began)
@@ -98,7 +106,7 @@ class DockerSandbox:
         with self._share.alone_with(tag):
             if self._image_id(tag) is not None:
                 return Built(tag, reused=True, seconds=time.monotonic() - began)
-            return retried(self._engine, self._patience, lambda: self._build(tag, tar, labels, seconds))
+            return retried(self._engine, self._patience, lambda: self._build(tag, tar, dockerfile, labels, seconds))
 
     def run(self, run: Run) -> RunOutcome:
         cargo = Cargo.of(run)
@@ -154,32 +162,27 @@ class DockerSandbox:
 
     @cached_property
     def _containers(self) -> Containers:
-        return Containers(self._engine, self._share.exchange, self._labels, self._mounts)
+        return Containers(self._engine, self._share.exchange, self._labels, self._mounts, self._removals)
 
     @cached_property
     def _disk(self) -> DiskGuard:
         return DiskGuard(self._engine, self._share.holds, self._disk_limits, self._share.folder)
 
-    def _build(self, tag: str, tar: bytes, labels: Mapping[str, str], seconds: float) -> Built | BuildFailed:
+    def _build(
+        self, tag: str, tar: bytes, dockerfile: str, labels: Mapping[str, str], seconds: float
+    ) -> Built | BuildFailed:
         with self._share.builds.take():
             self._disk.before_build()
             began = time.monotonic()
-            order = BuildOrder(
-                tag=tag,
-                tar=tar,
-                labels=labels,
-                seconds=seconds,
-                network=self._build_network,
-                memory=_BUILD_LIMITS.memory,
-                cpus=min(_BUILD_LIMITS.cpus, self._engine.cpus),
-            )
-            failed = self._builder.build(order)
+            cpus = min(self._build_limits.cpus, self._engine.cpus)
+            limits = self._build_limits.model_copy(update={"seconds": seconds, "cpus": cpus})
+            result = self._builder.build(BuildOrder(tag, tar, dockerfile, labels, self._build_network, limits))
             self._disk.trim_cache()
-        if failed is not None:
-            return failed
+        if isinstance(result, BuildFailed):
+            return result
         if self._image_id(tag) is None:
             raise SandboxError(f"The engine ended the build of {tag} without an image", transient=True)
-        return Built(tag, reused=False, seconds=time.monotonic() - began)
+        return Built(tag, reused=False, seconds=time.monotonic() - began, executed=result)
 
     def _run(self, run: Run, cargo: Cargo, slot: int) -> RunOutcome:
         self._disk.before_run()
@@ -227,6 +230,7 @@ def _outcome(container: Container, run: Run) -> RunOutcome:
         return RunOutcome(over, dict.fromkeys(paths))
 
 
-def _close(pauses: PauseNetworks, engine: Engine) -> None:
+def _close(pauses: PauseNetworks, removals: Removals, engine: Engine) -> None:
     pauses.close()
+    removals.catch_up()
     engine.close()

@@ -20,7 +20,7 @@ from facet_dagster.adapters.docker_limits import bounded_text
 from facet_dagster.adapters.docker_watchdog import Watchdog
 from facet_dagster.domain.archive import ArchiveTooLarge
 from facet_dagster.domain.trial import End, ExecResult
-from facet_dagster.errors import SandboxError
+from facet_dagster.errors import OverLimits, SandboxError
 from facet_dagster.ports import Run
 
 _RETRIES = 2
@@ -70,7 +70,7 @@ def _see_running(engine: Engine, container: Container) -> None:
                 raise SandboxError(f"The program of a session ended at once, with exit code {state['ExitCode']}")
             with contextlib.suppress(APIError):  # it ended in between
                 rows = engine.api.top(container.id, "-o pid,args")["Processes"] or ()
-                if any(_INIT not in row[-1] for row in rows):
+                if any(not row[-1].partition(" ")[0].endswith(_INIT) for row in rows):
                     return
         time.sleep(_POLL)
     raise SandboxError("The engine did not start the program of a session", transient=True)
@@ -108,7 +108,7 @@ class DockerSession:
         try:
             return self._container.collect(path, self._run.limits)
         except ArchiveTooLarge as error:
-            raise SandboxError(f"{path} of a session is over its limits: {error}") from error
+            raise OverLimits(f"{path} of a session is over its limits: {error}") from error
 
     def check(self, elapsed: float) -> End | HostFull | None:
         """What of the session's limits is used up, for its watchdog."""

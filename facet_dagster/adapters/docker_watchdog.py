@@ -16,12 +16,20 @@ class Watchdog(Generic[Reason]):
     """While open, a thread that calls ``check`` and, once that gives a reason, ``end``.
 
     ``check`` gets the seconds since the start and returns None while all is well. ``end`` returns True when it
-    ended something; otherwise it is tried again. ``reason`` is set only when ``end`` did its work.
+    ended something; otherwise it is tried again. ``reason`` is set only when ``end`` did its work. ``interval``
+    is the pause between two checks, in seconds.
     """
 
-    def __init__(self, seconds: float, check: Callable[[float], Reason | None], end: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        check: Callable[[float], Reason | None],
+        end: Callable[[], bool],
+        *,
+        interval: float = _INTERVAL,
+    ) -> None:
         self.reason: Reason | None = None
-        self._seconds, self._check, self._end = seconds, check, end
+        self._seconds, self._check, self._end, self._interval = seconds, check, end, interval
         self._done = threading.Event()
         self._started = time.monotonic()
         self._thread = threading.Thread(target=self._watch, name="facet-watchdog", daemon=True)
@@ -40,7 +48,7 @@ class Watchdog(Generic[Reason]):
         return time.monotonic() - self._started
 
     def _watch(self) -> None:
-        pause = min(_INTERVAL, self._seconds)
+        pause = min(self._interval, self._seconds)
         while not self._done.wait(pause):
             began = time.monotonic()
             reason = self._check(self.elapsed)
@@ -49,4 +57,4 @@ class Watchdog(Generic[Reason]):
                 return
             # A check that is slow on a big file system must not become the load itself.
             cost = time.monotonic() - began
-            pause = max(0.05, min(max(_INTERVAL, 10 * cost), self._seconds - self.elapsed))
+            pause = max(0.05, min(max(self._interval, 10 * cost), self._seconds - self.elapsed))

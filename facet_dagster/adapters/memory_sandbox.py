@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from facet_dagster.adapters.docker_context import content_tag, external_bases
+from facet_dagster.adapters.docker_context import content_tag, external_bases, packable
 from facet_dagster.domain.archive import ArchiveError, Member, pack, pack_members, sanitise, unpack
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.trial import End, ExecResult, Limits
 from facet_dagster.errors import SandboxError
 from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome, Session
 
+_CONTEXT_LIMITS = Limits(archive=2**62, entries=2**62)
 Script = Callable[[Run], RunOutcome]
 
 
@@ -130,6 +131,7 @@ class MemorySandbox:
             failed = self._refused(dockerfile, context)
             if failed is not None:
                 return failed
+            context = packable(context, _CONTEXT_LIMITS)
             tag = content_tag(context, {base: self._id(base) for base in external_bases(dockerfile)})
             reused = tag in self._images
             if not reused:

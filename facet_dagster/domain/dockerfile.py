@@ -10,6 +10,7 @@ import codecs
 from collections.abc import Sequence
 
 from facet_dagster.domain.environment import ManifestReply, PlannedFile, Recipe, SourceFile
+from facet_dagster.domain.services import ENTRYPOINT, SCRIPT, SET_UP, services_script, set_up_script
 
 DOCKERFILE = "Dockerfile"
 FILES_FOLDER = "app"
@@ -29,21 +30,32 @@ _SET_UP_USER = f"""\
 # The seed of string hashes is fixed, so that a generator's sets have one order. -s and -P keep its
 # modules to the standard library; -I would do so too, and would ignore the seed.
 _RUN_GENERATOR = "PYTHONHASHSEED=0 LC_ALL=C.UTF-8 TZ=UTC python3 -s -P -B /build/generate.py"
+_SERVICES = f"""\
+COPY {SCRIPT} {ENTRYPOINT}
+COPY {SET_UP} /{SET_UP}
+RUN sh /{SET_UP} \\
+ && rm -r /build
+ENTRYPOINT ["{ENTRYPOINT}"]
+"""
 _SET_TIMES = "find /app -exec touch --no-dereference --date=2024-01-01T00:00:00Z {} +"
 
 
-def environment_dockerfile(base: str, packages: Sequence[str], *, has_generator: bool) -> str:
+def environment_dockerfile(
+    base: str, packages: Sequence[str], *, has_generator: bool, has_services: bool = False
+) -> str:
     """The image in which the agent works: ``packages`` and, below /app, the initial files.
 
     The build context holds ``app/**`` and, with a generator, ``build/generate.py``. The generator runs as
-    the agent's user in a stage of its own, so that no layer of the image holds it.
+    the agent's user in a stage of its own, so that no layer of the image holds it. With services, it also
+    holds ``build/services.sh``, the entrypoint, and ``build/set_up.sh``, which initialises them.
     """
     return "\n".join(
         [
             _toolchain(base),
             f"FROM toolchain AS packages\n{_install(packages)}",
             _fixtures(has_generator=has_generator),
-            f"FROM packages\nCOPY --from=fixtures --chown={USER}:{USER} /app/ /app/\nWORKDIR /app\n",
+            f"FROM packages\nCOPY --from=fixtures --chown={USER}:{USER} /app/ /app/\nWORKDIR /app\n"
+            + (_SERVICES if has_services else ""),
         ]
     )
 
@@ -86,13 +98,19 @@ def environment_files(recipe: Recipe, manifest: ManifestReply, base: str) -> dic
     files = {f"{FILES_FOLDER}/{file.path}": _stored(file, planned.get(file.path)) for file in recipe.files}
     if recipe.generator:
         files[GENERATOR] = recipe.generator.encode()
-    text = environment_dockerfile(base, recipe.packages, has_generator=bool(recipe.generator))
+    if recipe.services:
+        files[SCRIPT] = services_script(recipe.services).encode()
+        files[SET_UP] = set_up_script(recipe.services).encode()
+    text = environment_dockerfile(
+        base, recipe.packages, has_generator=bool(recipe.generator), has_services=bool(recipe.services)
+    )
     return {DOCKERFILE: text.encode(), **files}
 
 
 def environment_executables(recipe: Recipe) -> frozenset[str]:
     """Paths of the build context that need mode 755."""
-    return frozenset(f"{FILES_FOLDER}/{file.path}" for file in recipe.files if file.executable)
+    scripts = {SCRIPT} if recipe.services else set()
+    return frozenset(scripts | {f"{FILES_FOLDER}/{file.path}" for file in recipe.files if file.executable})
 
 
 def _stored(file: SourceFile, plan: PlannedFile | None) -> bytes:

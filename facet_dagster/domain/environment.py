@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from facet_dagster.domain.ids import to_json
-from facet_dagster.domain.outcome import Value
+from facet_dagster.domain.outcome import Sparse, Value
 
 WORKDIR = "/app"
 VIEW_FILES = 60
@@ -99,14 +99,39 @@ class EnvironmentRepairReply(Value):
     rows: list[DiscriminatorRow] = Field(default=[], description="only for discriminators whose place or mark changes")
 
 
-class Recipe(Value):
+Line = Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"^[^\n\r\x00]+$")]
+
+
+class Service(Value):
+    """A program that runs while the agent works. Its log is /var/log/facet/<name>.log.
+
+    ``command`` and ``healthcheck`` are lines of shell, run as ``user`` in ``workdir``; the command stays in the
+    foreground, and the healthcheck succeeds within ``seconds`` of its start. ``set_up`` is shell, run once at build
+    in the same way: it initialises what lies below ``folders`` (absolute), which are made for ``user`` alone.
+    """
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")
+    command: Line
+    healthcheck: Line
+    user: str = Field(default="agent", pattern=r"^[a-z_][a-z0-9_-]{0,31}$")
+    workdir: str = Field(default=WORKDIR, pattern=r"^/[^\n\r\x00]*$")
+    seconds: int = Field(default=30, ge=1, le=300)
+    ports: tuple[Annotated[int, Field(ge=1, le=65_535)], ...] = ()
+    folders: tuple[Annotated[str, Field(pattern=r"^/[A-Za-z0-9._/-]+$")], ...] = ()
+    set_up: str = ""
+
+
+class Recipe(Sparse):
     """Everything from which the environment image is built. The Dockerfile is rendered, never written."""
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"services"})
 
     packages: tuple[str, ...]
     rules_file: str
     files: tuple[SourceFile, ...]
     generator: str = ""
     rows: tuple[DiscriminatorRow, ...] = ()
+    services: tuple[Service, ...] = ()
 
 
 class BuildAttempt(Value):
@@ -151,12 +176,22 @@ class E0File(Value):
     rows: dict[str, str] = {}
 
 
-class E0(Value):
+class RunningService(Value):
+    """What was seen of a service in a container that was started once: open TCP ports, names of its processes."""
+
+    name: str
+    ports: tuple[int, ...]
+    processes: tuple[str, ...]
+
+
+class E0(Sparse):
     """The executable initial state, read through the engine (architecture: shared by I, S and V).
 
     ``package_versions`` are those of all installed Debian packages, ``snapshot_date`` the day (UTC) of the
     archive's snapshot that they come from: that of the last installation.
     """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"services"})
 
     workdir: str
     files: tuple[E0File, ...]
@@ -168,6 +203,7 @@ class E0(Value):
     user: str = ""
     image_id: str = ""
     base_image: str = ""
+    services: tuple[RunningService, ...] = ()
 
     def view(self, budget: int = 9_000, *, leave_out: str = "") -> dict[str, Any]:
         """What prompts show, as JSON data: at most ``budget`` characters of content, the longest cut first.
@@ -179,7 +215,9 @@ class E0(Value):
         kept = [_without_content(f) if f.path == leave_out else f for f in shown[:VIEW_FILES]]
         limit = _fair_limit([len(f.content) for f in kept], budget)
         share = max(400, FACTS // max(1, sum(bool(f.inner) and _cut(f, limit) for f in kept)))
+        running = {"services": [service.model_dump(mode="json") for service in self.services]} if self.services else {}
         return {
+            **running,
             "workdir": self.workdir,
             "env": self.env,
             "tools": list(self.tools),

@@ -7,15 +7,28 @@ is blamed before a classifier has spoken.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 
 class Value(BaseModel):
     """Base of every domain value: frozen, and strict about unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Sparse(Value):
+    """A value whose fields named in ``SPARSE`` stand in its JSON only when they hold something.
+
+    So a field can be added without another digest of every value that was stored before.
+    """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialise(self).items() if value or name not in self.SPARSE}
 
 
 class Verdict(StrEnum):
@@ -62,6 +75,7 @@ class Reason(StrEnum):
     TASK_BASELINE_PASSED = "task.baseline_passed"
     TASK_SOLUTION_CRASHED = "task.solution_crashed"
     TASK_ORACLE_FAILED = "task.oracle_failed"
+    TASK_SERVICE_FAILED = "task.service_failed"
     TASK_VERIFIER_BROKEN = "task.verifier_broken"
     TASK_TIMEOUT = "task.timeout"
     TASK_RESOURCES = "task.resource_limit"
@@ -93,6 +107,7 @@ POLICY: dict[Reason, Policy] = {
     Reason.TASK_BASELINE_PASSED: Policy(True, Component.VERIFIER),
     Reason.TASK_SOLUTION_CRASHED: Policy(True, Component.SOLUTION),
     Reason.TASK_ORACLE_FAILED: Policy(True, Component.VERIFIER),
+    Reason.TASK_SERVICE_FAILED: Policy(True, Component.ENVIRONMENT),
     Reason.TASK_VERIFIER_BROKEN: Policy(True, Component.VERIFIER),
     Reason.TASK_TIMEOUT: Policy(True, Component.SOLUTION),
     Reason.TASK_RESOURCES: Policy(True, Component.SOLUTION),

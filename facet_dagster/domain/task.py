@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from facet_dagster.domain.environment import Environment
-from facet_dagster.domain.outcome import Component, Rejection, Value
+from facet_dagster.domain.environment import Environment, Line
+from facet_dagster.domain.outcome import Component, Rejection, Sparse, Value
 from facet_dagster.domain.trial import Trial
 
 
@@ -89,8 +89,23 @@ class TaskRepairReply(Value):
     add_sections: list[Section] = Field(default=[], description="instruction only: sections added at the end")
 
 
-class Draft(Value):
-    """The three artifacts as written on one e0; ``round`` counts repairs."""
+class CollectCommand(Value):
+    """A line of shell, run as root when the work is done and the services still run.
+
+    What it writes below /logs/artifacts, as it alone can, the verifier finds at the same path.
+    """
+
+    command: Line
+    seconds: int = Field(default=30, ge=1, le=300)
+
+
+class Draft(Sparse):
+    """The three artifacts as written on one e0; ``round`` counts repairs.
+
+    ``collect`` says how the verifier gets to know the state of live services.
+    """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"collect"})
 
     seed: str
     instruction: InstructionReply
@@ -99,6 +114,7 @@ class Draft(Value):
     e0_digest: str
     image: str
     round: int = 0
+    collect: tuple[CollectCommand, ...] = ()
 
 
 class Validation(Value):

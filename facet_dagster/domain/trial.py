@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import ClassVar, Literal
 
-from facet_dagster.domain.outcome import Value
+from facet_dagster.domain.outcome import Sparse, Value
 
 
 class Limits(Value):
@@ -59,8 +59,14 @@ class TrialKind(StrEnum):
     ORACLE = "oracle"
 
 
-class Trial(Value):
-    """Solution container, artifacts, verifier container. ``reward`` is None when no valid reward was written."""
+class Trial(Sparse):
+    """Solution container, artifacts, verifier container. ``reward`` is None when no valid reward was written.
+
+    ``services`` is how they came up, None in a task without any, and ``collected`` how the collect commands ended.
+    ``solution`` is None when the services did not come up.
+    """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"services", "collected"})
 
     kind: TrialKind
     reward: int | None
@@ -68,3 +74,5 @@ class Trial(Value):
     solution: ExecResult | None
     verifier: ExecResult
     seconds: float
+    services: ExecResult | None = None
+    collected: tuple[ExecResult, ...] = ()

@@ -120,3 +120,28 @@ def test_an_engine_lost_during_a_build_is_transient(line: Line, tmp_path: Path) 
             future.result()
     sandbox.close()
     assert caught.value.transient
+
+
+def test_an_engine_lost_while_a_session_was_open_is_transient_and_no_empty_output(
+    line: Line, tmp_path: Path, api: docker.APIClient
+) -> None:
+    sandbox = DockerSandbox(slots_dir=tmp_path)
+    mine = {"label": f"{RUN}={sandbox.run_id}"}
+    mark = f"9{uuid.uuid4().int % 10**8}"
+
+    def work() -> None:
+        with sandbox.open(Run(BASE, ("sleep", "60"), SUBJECT)) as session:
+            assert session.exec(["echo", "over the wire"]).output == "over the wire\n"
+            session.exec(["sleep", mark])
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(work)
+        while not subprocess.run(["pgrep", "-f", f"^sleep {mark}"], capture_output=True, check=False).stdout:
+            assert not future.done(), future.result()
+        line.cut()
+        with pytest.raises(SandboxError) as caught:
+            future.result()
+    sandbox.close()
+    for container in api.containers(all=True, filters=mine):
+        api.remove_container(container["Id"], force=True)
+    assert caught.value.transient

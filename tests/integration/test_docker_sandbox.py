@@ -135,7 +135,9 @@ def test_a_program_can_run_without_root(sandbox: DockerSandbox) -> None:
 
 
 def test_root_gets_five_capabilities(sandbox: DockerSandbox) -> None:
-    output = shell(sandbox, BASE, "grep CapEff /proc/self/status; touch /f && chown 5:5 /f && mount -t tmpfs x /mnt 2>&-")
+    output = shell(
+        sandbox, BASE, "grep CapEff /proc/self/status; touch /f && chown 5:5 /f && mount -t tmpfs x /mnt 2>&-"
+    )
     mask = int(output.program.output.split()[1], 16)
     assert mask == sum(1 << bit for bit in (0, 1, 3, 6, 7)), "CHOWN DAC_OVERRIDE FOWNER SETGID SETUID"
     assert output.program.exit_code != 0

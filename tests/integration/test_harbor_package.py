@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.settings import load_settings
 from facet_dagster.setup.harbor_tool import HarborTool, harbor_command
 from facet_dagster.stages.task.package import TaskLimits, build_package, export
+from facet_dagster.stages.task.trial import e0_archive
+from tests.fixtures import service_cases as cases
 from tests.fixtures import task_example as example
 
 pytestmark = pytest.mark.harbor
@@ -63,3 +67,44 @@ def test_harbor_gives_the_reward_that_our_trials_give(
     assert results[0]["verifier_result"]["rewards"] == {"reward": reward}
     checks = json.loads(next(tmp_path.glob("*/*__*/verifier/checks.json")).read_text())
     assert len(checks) == len(example.CHECKS)
+
+
+@pytest.fixture(scope="module")
+def service_package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The package of a task with a live service, from the environment that its initial files were read of."""
+    case = cases.load("stock-redis")
+    sandbox = DockerSandbox(slots_dir=tmp_path_factory.mktemp("slots"))
+    environment = cases.environment(case, sandbox)
+    assert environment.image, environment.attempts
+    initial = e0_archive(environment.image, sandbox)
+    limits = TaskLimits.of(60)
+    built = build_package(case.draft, environment, case.scenario, example.SKILLS, e0_archive=initial, limits=limits)
+    folder = tmp_path_factory.mktemp("packages") / "stock"
+    export(built.tar(), folder)
+    yield folder
+    sandbox.remove_image(environment.image)
+    sandbox.close()
+
+
+@pytest.mark.docker
+def test_harbor_lint_finds_nothing_in_a_task_with_a_service(tool: HarborTool, service_package: Path) -> None:
+    done = harbor(tool, "lint", str(service_package), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(("agent", "reward"), [("oracle", 1.0), ("nop", 0.0)])
+def test_harbor_starts_the_service_and_judges_its_live_state(
+    tool: HarborTool, service_package: Path, tmp_path: Path, agent: str, reward: float
+) -> None:
+    where = ["-p", str(service_package), "-o", str(tmp_path), "--job-name", agent]
+    environment = ["-e", "facet_harbor.offline:OfflineDockerEnvironment"]
+    done = harbor(tool, "run", *where, "-a", agent, *environment, "-n", "1", "-q", "-y")
+    results = [json.loads(path.read_text()) for path in tmp_path.glob("*/*__*/result.json")]
+    assert len(results) == 1, done.stdout + done.stderr
+    assert results[0]["exception_info"] is None, results[0]["exception_info"]
+    assert results[0]["verifier_result"]["rewards"] == {"reward": reward}
+    statuses = {
+        c["id"]: c["status"] for c in json.loads(next(tmp_path.glob("*/*__*/verifier/checks.json")).read_text())
+    }
+    assert statuses["C3"] == "pass", "what the collect commands saw reached the verifier"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from facet_dagster.domain.dockerfile import codec, environment_files
-from facet_dagster.domain.environment import WORKDIR, ManifestReply, Recipe, SourceFile
+from facet_dagster.domain.environment import WORKDIR, ManifestReply, Recipe, Service, SourceFile
 from facet_dagster.stages.environment.edits import GENERATOR_PATH
 from facet_dagster.stages.environment.generator import generator_problems
 
@@ -17,6 +17,7 @@ MAX_FILES = 40
 MAX_FILE = 64 * 1024
 MAX_TOTAL = 512 * 1024
 MAX_PATH = 150
+MAX_SERVICES = 4
 # Names that a harness mounts elsewhere, or that would hint at where answers are.
 RESERVED = frozenset({".git", "logs", "solution", "tests"})
 
@@ -41,7 +42,24 @@ def policy_problems(
         *_encoding_problems(recipe, manifest),
         *_row_problems(recipe, manifest, discriminators),
         *generator_problems(recipe.generator),
+        *_service_problems(recipe.services),
     ]
+
+
+def _service_problems(services: Sequence[Service]) -> list[str]:
+    names = Counter(service.name for service in services)
+    found = [f"There are {n} services named {name}; give each a name of its own." for name, n in names.items() if n > 1]
+    if len(services) > MAX_SERVICES:
+        found.append(f"There are {len(services)} services; at most {MAX_SERVICES} are allowed.")
+    for service in services:
+        if service.user == "root":
+            found.append(f"Service {service.name} runs as root; use the agent or a user that its package brings.")
+        found += [
+            f"Service {service.name} keeps data in {folder}; use a folder of its own below /var/lib or /srv."
+            for folder in service.folders
+            if not folder.startswith(("/var/lib/", "/srv/")) or "/../" in f"{folder}/"
+        ]
+    return found
 
 
 def _package_problems(packages: Sequence[str]) -> list[str]:

@@ -28,6 +28,7 @@ from facet_dagster.stages.environment.dockerfile import build_context
 from facet_dagster.stages.environment.edits import apply_repair, compose, plain_manifest
 from facet_dagster.stages.environment.policy import policy_problems
 from facet_dagster.stages.environment.promises import promise_problems
+from facet_dagster.stages.environment.running import observe
 
 FIRST_BUILD_VERSION = f"1-{version('manifest', 'environment')}"
 ENVIRONMENT_VERSION = f"2-{version('repair_environment')}"
@@ -127,6 +128,9 @@ def rebuild(
     if attempt.image:
         e0 = capture(attempt.image, sandbox=sandbox, base_image=environment.base_image, rows=recipe.rows)
         broken = promise_problems(e0, environment.manifest, scenario.references.outputs, recipe.rows)
+        if recipe.services and not broken:
+            running, broken = observe(attempt.image, recipe.services, sandbox=sandbox, subject=environment.seed)
+            e0 = e0.model_copy(update={"services": running})
         if broken:
             e0, attempt = None, attempt.model_copy(update={"failed_step": "initial state", "problems": tuple(broken)})
     return environment.model_copy(update={"recipe": recipe, "attempts": (*environment.attempts, attempt), "e0": e0})

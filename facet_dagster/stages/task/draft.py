@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -48,7 +49,12 @@ def draft(
         "instruction", InstructionReply, shared, lambda reply: lint_instruction(reply, scenario, rules_file)
     )
     text = {"instruction": markdown(instruction.reply)}
-    solution = ask("solution", SolutionReply, {**shared, **text}, lint_solution)
+    solution = ask(
+        "solution",
+        SolutionReply,
+        {**shared, **text},
+        partial(lint_solution, services=bool(environment.recipe.services)),
+    )
     verifier = ask(
         "verifier",
         VerifierReply,

@@ -12,6 +12,7 @@ from facet_dagster.domain.scenario import Scenario
 from facet_dagster.domain.task import Draft, InstructionReply, SolutionReply, VerifierReply
 from facet_dagster.errors import ConfigError
 from facet_dagster.stages.task import syntax
+from facet_dagster.stages.task.live import ARTIFACTS
 from facet_dagster.stages.task.render import checks_module, markdown, script
 
 MIN_CHECKS = 12
@@ -23,6 +24,7 @@ _NETWORK = re.compile(
     r"(curl|wget|apt|apt-get|pip3?|python3? -m pip|npm|npx|ssh|scp|nc|git clone)[ \t]",
     re.MULTILINE,
 )
+_LOOPBACK = frozenset({"curl", "wget", "nc"})  # may rightly ask a service of the task
 _SOCKET = re.compile(
     r"^\s*(?:import|from)\s+(socket|urllib\.request|requests|http\.client|httpx|aiohttp)\b", re.MULTILINE
 )
@@ -39,13 +41,23 @@ class Problem(NamedTuple):
     text: str
 
 
-def lint(draft: Draft, scenario: Scenario, rules_file: str) -> tuple[Problem, ...]:
-    """All problems of a draft, instruction first."""
+def lint(draft: Draft, scenario: Scenario, rules_file: str, *, services: bool = False) -> tuple[Problem, ...]:
+    """All problems of a draft, instruction first. ``services`` says that something answers on the loopback."""
     return (
         *lint_instruction(draft.instruction, scenario, rules_file, draft.solution),
-        *lint_solution(draft.solution),
+        *lint_solution(draft.solution, services=services),
         *lint_verifier(draft.verifier, scenario, draft.instruction),
+        *_collect_problems(draft, services=services),
     )
+
+
+def _collect_problems(draft: Draft, *, services: bool) -> Iterator[Problem]:
+    if draft.collect and not services:
+        yield Problem(Component.VERIFIER, "There are collect commands, but the environment runs no service.")
+    for command in draft.collect:
+        if ARTIFACTS not in command.command:
+            text = f"The collect command {command.command[:80]!r} writes nothing below {ARTIFACTS}."
+            yield Problem(Component.VERIFIER, text)
 
 
 def lint_instruction(
@@ -92,15 +104,17 @@ def _leak_problems(text: str, solution: SolutionReply | None) -> Iterator[str]:
         yield f"The instruction holds a line of the solution: {leaked[:80]!r}."
 
 
-def lint_solution(solution: SolutionReply) -> tuple[Problem, ...]:
+def lint_solution(solution: SolutionReply, *, services: bool = False) -> tuple[Problem, ...]:
     """Problems of solve.sh: syntax, network, reading what judges it, clock and chance."""
     text = script(solution.solve_sh)
     code = re.sub(r"^\s*#.*$", "", text, flags=re.MULTILINE)
     texts = [*_too_long(text, "solution", Component.SOLUTION), *_bash_problems(text)]
     texts += [
-        f"solve.sh calls {m[1].strip()!r}, but there is no network." for m in _NETWORK.finditer(_HEREDOC.sub("", code))
+        f"solve.sh calls {m[1].strip()!r}, but there is no network."
+        for m in _NETWORK.finditer(_HEREDOC.sub("", code))
+        if not (services and m[1] in _LOOPBACK)
     ]
-    texts += [f"solve.sh imports {m[1]}, but there is no network." for m in _SOCKET.finditer(code)]
+    texts += [f"solve.sh imports {m[1]}, but there is no network." for m in _SOCKET.finditer(code) if not services]
     texts += [f"solve.sh uses /{m[1]}, which does not exist while it runs." for m in _JUDGE.finditer(code)]
     texts += [f"solve.sh uses {m[0]!r}, so its result is not the same each time." for m in _CLOCK.finditer(code)]
     return tuple(Problem(Component.SOLUTION, text) for text in dict.fromkeys(texts))

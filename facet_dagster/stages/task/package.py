@@ -12,14 +12,16 @@ import tomlkit
 
 from facet_dagster.domain.archive import pack, subtree, unpack
 from facet_dagster.domain.dockerfile import USER, environment_executables, environment_files, verifier_dockerfile
-from facet_dagster.domain.environment import WORKDIR, Environment
+from facet_dagster.domain.environment import WORKDIR, Environment, Service
 from facet_dagster.domain.ids import digest, to_json
 from facet_dagster.domain.outcome import Value
 from facet_dagster.domain.scenario import Scenario
+from facet_dagster.domain.services import HEALTHY, start_seconds
 from facet_dagster.domain.skill import Skill
 from facet_dagster.domain.task import Draft
 from facet_dagster.domain.trial import Limits
 from facet_dagster.ports import BuildContext
+from facet_dagster.stages.task.live import collect_commands
 from facet_dagster.stages.task.render import checks_module, markdown, script
 
 SHIPPED = Path(__file__).parents[2] / "package_files"
@@ -92,7 +94,7 @@ def build_package(
         "tests": tests.files,
     }
     files = {
-        "task.toml": task_toml(draft, scenario, skills, limits, level).encode(),
+        "task.toml": task_toml(draft, scenario, skills, limits, level, environment.recipe.services).encode(),
         "instruction.md": markdown(draft.instruction).encode(),
         **{f"{part}/{path}": data for part, below in parts.items() for path, data in below.items()},
     }
@@ -138,7 +140,14 @@ def _bounded(files: Mapping[str, bytes]) -> dict[str, bytes]:
     return kept
 
 
-def task_toml(draft: Draft, scenario: Scenario, skills: Sequence[Skill], limits: TaskLimits, level: str) -> str:
+def task_toml(
+    draft: Draft,
+    scenario: Scenario,
+    skills: Sequence[Skill],
+    limits: TaskLimits,
+    level: str,
+    services: Sequence[Service] = (),
+) -> str:
     """task.toml, schema 1.4, written by a TOML library: titles and skill names are untrusted text."""
     families = sorted({str(skill.family) for skill in skills})
     table = {
@@ -164,11 +173,36 @@ def task_toml(draft: Draft, scenario: Scenario, skills: Sequence[Skill], limits:
             "cpus": limits.cpus,
             "memory_mb": limits.memory_mb,
             "workdir": WORKDIR,
+            **({"healthcheck": _healthcheck(services)} if services else {}),
         },
         "agent": {"timeout_sec": limits.agent_seconds, "user": AGENT},
-        "verifier": {"timeout_sec": limits.verifier_seconds, "environment_mode": "separate", "user": "root"},
+        "verifier": {
+            "timeout_sec": limits.verifier_seconds,
+            "environment_mode": "separate",
+            "user": "root",
+            **({"collect": _collect(draft)} if draft.collect else {}),
+        },
     }
     return tomlkit.dumps(table)
+
+
+def _healthcheck(services: Sequence[Service]) -> dict[str, object]:
+    """Failures count only after the time that the services may take to start."""
+    return {
+        "command": HEALTHY,
+        "interval_sec": 2.0,
+        "timeout_sec": 30.0,
+        "start_period_sec": start_seconds(services),
+        "start_interval_sec": 1.0,
+        "retries": 3,
+    }
+
+
+def _collect(draft: Draft) -> list[dict[str, object]]:
+    return [
+        {"command": item.command, "timeout_sec": float(item.seconds), "user": "root"}
+        for item in collect_commands(draft.collect)
+    ]
 
 
 def _credit(skill: Skill) -> dict[str, str]:

@@ -109,14 +109,17 @@ def artifacts(draft: Draft) -> dict[str, Any]:
         "solve.sh": draft.solution.solve_sh,
         "helpers": draft.verifier.helpers,
         "checks": [check.model_dump(mode="json") for check in draft.verifier.checks],
+        **({"collect": [command.model_dump(mode="json") for command in draft.collect]} if draft.collect else {}),
     }
 
 
 def recipe_view(environment: Environment) -> dict[str, Any]:
     """What an environment repair may edit: paths of literal files (their content stands in e0) and the generator."""
+    services = environment.recipe.services
     return {
         "literal_files": [file.path for file in environment.recipe.files],
         "generator": environment.recipe.generator,
+        **({"services": [service.model_dump(mode="json") for service in services]} if services else {}),
     }
 
 
@@ -157,8 +160,10 @@ def _edit(state: _State, reply: TaskRepairReply, scenario: Scenario, rebuild: Re
     if isinstance(edited, str):
         return edited
     rules_file = state.environment.recipe.rules_file
-    old = {problem.text for problem in lint(state.draft, scenario, rules_file)}
-    new = [problem.text for problem in lint(edited, scenario, rules_file) if problem.text not in old]
+    services = bool(state.environment.recipe.services)
+    old = {problem.text for problem in lint(state.draft, scenario, rules_file, services=services)}
+    found = lint(edited, scenario, rules_file, services=services)
+    new = [problem.text for problem in found if problem.text not in old]
     if new:
         return f"The edit breaks a rule: {new[0]}"
     state.task = state.task.model_copy(update={"draft": edited})

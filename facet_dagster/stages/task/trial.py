@@ -9,15 +9,16 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from facet_dagster.domain.archive import Member, pack_members, unpack
+from facet_dagster.domain.archive import Member, pack_members, subtree, unpack
 from facet_dagster.domain.dockerfile import environment_executables, environment_files
-from facet_dagster.domain.environment import WORKDIR, Environment
+from facet_dagster.domain.environment import WORKDIR, Environment, Service
 from facet_dagster.domain.facts import CheckFact, Fact, TrialFact
 from facet_dagster.domain.outcome import Value
-from facet_dagster.domain.task import Draft
+from facet_dagster.domain.task import CollectCommand, Draft
 from facet_dagster.domain.trial import CheckResult, Trial, TrialKind
 from facet_dagster.errors import SandboxError
 from facet_dagster.ports import BuildContext, BuildFailed, Put, Run, RunOutcome, Sandbox
+from facet_dagster.stages.task import live
 from facet_dagster.stages.task.package import AGENT, TaskLimits, verifier_context
 
 LOGS = "/logs/verifier"
@@ -40,15 +41,23 @@ _ENTRIES = TypeAdapter(list[_Entry])
 
 
 def run_trial(
-    kind: TrialKind, *, images: Images, solve_sh: bytes, sandbox: Sandbox, limits: TaskLimits, subject: str
+    kind: TrialKind,
+    *,
+    images: Images,
+    solve_sh: bytes,
+    sandbox: Sandbox,
+    limits: TaskLimits,
+    subject: str,
+    collect: tuple[CollectCommand, ...] = (),
 ) -> Trial:
     """Do the work in one fresh container, judge what it left in another.
 
-    A baseline does nothing, on the same path. A program that fails or a verifier that says nonsense is
-    data in the Trial. Raises SandboxError.
+    A baseline does nothing, on the same path. A program that fails, a service that does not come up or a verifier
+    that says nonsense is data in the Trial. Raises SandboxError.
     """
     began = time.monotonic()
-    work = sandbox.run(_work(kind, images.environment, solve_sh, limits, subject))
+    run = _work(kind, images.environment, solve_sh, limits, subject)
+    work = live.work(run, images.services, collect, sandbox) if images.services else sandbox.run(run)
     judged = sandbox.run(_judgement(images.verifier, _artifacts(work), limits, subject))
     reward, checks = read_result(judged.collected.get(LOGS))
     return Trial(
@@ -58,15 +67,18 @@ def run_trial(
         solution=work.program,
         verifier=judged.program,
         seconds=round(time.monotonic() - began, 3),
+        services=work.services if isinstance(work, live.LiveWork) else None,
+        collected=work.collected if isinstance(work, live.LiveWork) else (),
     )
 
 
 @dataclass(frozen=True)
 class Images:
-    """Where the work is done and where it is judged."""
+    """Where the work is done, beside which services, and where it is judged."""
 
     environment: str
     verifier: str
+    services: tuple[Service, ...] = ()
 
 
 @contextmanager
@@ -81,7 +93,7 @@ def images(draft: Draft, environment: Environment, *, sandbox: Sandbox, limits: 
         judge = ""
         try:
             with _held(lambda: _built(context, "verifier", environment.seed, sandbox, limits), sandbox) as judge:
-                yield Images(work, judge)
+                yield Images(work, judge, environment.recipe.services)
         finally:
             if judge:
                 sandbox.remove_image(judge)
@@ -149,7 +161,7 @@ def _work(kind: TrialKind, image: str, solve_sh: bytes, limits: TaskLimits, subj
     )
 
 
-def _judgement(image: str, artifacts: bytes, limits: TaskLimits, subject: str) -> Run:
+def _judgement(image: str, put: tuple[Put, ...], limits: TaskLimits, subject: str) -> Run:
     return Run(
         image=image,
         argv=("bash", "/tests/test.sh"),
@@ -157,7 +169,7 @@ def _judgement(image: str, artifacts: bytes, limits: TaskLimits, subject: str) -
         user="root",
         workdir=WORKDIR,
         env={"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"},
-        put=(Put("/", artifacts),),
+        put=put,
         outbox=(LOGS,),
         limits=limits.container(limits.verifier_seconds),
     )
@@ -168,9 +180,12 @@ def _solution(solve_sh: bytes) -> bytes:
     return pack_members({"solution": Member("dir", 0o755), "solution/solve.sh": Member("file", 0o555, data=solve_sh)})
 
 
-def _artifacts(work: RunOutcome) -> bytes:
-    """The work directory as it was left; empty when the program removed it."""
-    return work.collected.get(WORKDIR) or pack_members({WORKDIR.strip("/"): Member("dir", 0o755)})
+def _artifacts(work: RunOutcome | live.LiveWork) -> tuple[Put, ...]:
+    """The work directory as it was left, empty when the program removed it, and what was collected."""
+    app = work.app if isinstance(work, live.LiveWork) else work.collected.get(WORKDIR)
+    given = (Put("/", app or pack_members({WORKDIR.strip("/"): Member("dir", 0o755)})),)
+    collected = work.artifacts if isinstance(work, live.LiveWork) else None
+    return (*given, Put(live.ARTIFACTS, subtree(collected, "artifacts"))) if collected else given
 
 
 def read_result(archive: bytes | None) -> tuple[int | None, tuple[CheckResult, ...]]:

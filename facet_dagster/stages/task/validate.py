@@ -55,7 +55,7 @@ def validate(
     stage: str,
 ) -> tuple[Validation, list[Fact]]:
     """Both trials in fresh containers, unless the rules or the baseline decide before."""
-    problems = lint(draft, scenario, environment.recipe.rules_file)
+    problems = lint(draft, scenario, environment.recipe.rules_file, services=bool(environment.recipe.services))
     if problems:
         return Validation(round=draft.round, baseline=None, oracle=None, rejection=_policy(problems)), []
     facts: list[Fact] = []
@@ -94,6 +94,7 @@ def one_trial(kind: TrialKind, draft: Draft, both: Images, *, sandbox: Sandbox, 
         sandbox=sandbox,
         limits=limits,
         subject=draft.seed,
+        collect=draft.collect,
     )
 
 
@@ -117,6 +118,8 @@ def _policy(problems: Sequence[Problem]) -> Rejection:
 
 def classify_baseline(trial: Trial) -> Rejection | None:
     """None when the verifier judged the untouched state and refused it."""
+    if dead := classify_services(trial):
+        return dead
     if trial.solution is not None and not trial.solution.ok:
         return reject(
             Reason.TASK_SOLUTION_CRASHED,
@@ -136,6 +139,8 @@ def classify_baseline(trial: Trial) -> Rejection | None:
 
 def classify_oracle(trial: Trial) -> Rejection | None:
     """None when solve.sh ended well and the verifier accepted what it left."""
+    if dead := classify_services(trial):
+        return dead
     program = trial.solution
     if program is not None and not program.ok:
         return _program_rejection(program, "solve.sh", Component.SOLUTION, failing(trial))
@@ -156,6 +161,15 @@ def classify_oracle(trial: Trial) -> Rejection | None:
         checks=failing(trial),
         **(_program(program) if program else {}),
     )
+
+
+def classify_services(trial: Trial) -> Rejection | None:
+    """None when there are none, or all were healthy in time. Whatever else is the environment's fault."""
+    if trial.services is None or trial.services.ok:
+        return None
+    last = trial.services.output.strip().splitlines()[:1]
+    text = last[0][:300] if last else f"The services ended with {trial.services.end}."
+    return reject(Reason.TASK_SERVICE_FAILED, text, **_program(trial.services))
 
 
 def classify_verifier(trial: Trial) -> Rejection | None:

@@ -20,8 +20,12 @@ def trace(data: bytes) -> dict[str, str]:
     return {"id": "moby.buildkit.trace", "aux": base64.b64encode(data).decode()}
 
 
-def vertex(digest: str, name: str, *, started: bool = False, error: str = "") -> dict[str, str]:
+def vertex(
+    digest: str, name: str, *, started: bool = False, error: str = "", ended: bool = False, cached: bool = False
+) -> dict[str, str]:
     body = field(1, digest.encode()) + field(2, b"an input") + field(3, name.encode())
+    body += b"\x20\x01" if cached else b""
+    body += field(5, b"\x08\x01") + field(6, b"\x08\x02") if ended else b""
     body += field(5, b"\x08\x01") if started else b""
     return trace(field(1, body + (field(6, b"\x08\x02") + field(7, error.encode()) if error else b"")))
 
@@ -121,6 +125,35 @@ def test_running_step_is_known_until_it_ends() -> None:
     assert log.running == "RUN sleep 9"
     log.feed(vertex("d", "[2/2] RUN sleep 9", started=True, error="x"))
     assert log.running == ""
+
+
+def test_instructions_that_ran_are_counted() -> None:
+    log = fed(
+        vertex("d0", "[internal] load build definition from Dockerfile", ended=True),
+        vertex("d1", "[1/4] FROM base", ended=True),
+        vertex("d2", "[2/4] COPY a b", ended=True, cached=True),
+        vertex("d3", "[fixtures 3/4] RUN x", started=True),
+        vertex("d3", "[fixtures 3/4] RUN x", ended=True),
+        vertex("d4", "[4/4] RUN y", started=True),
+        vertex("d5", "exporting to image", ended=True),
+    )
+    assert log.executed == 1
+
+
+def test_instructions_that_ran_are_counted_in_a_classic_log() -> None:
+    texts = [
+        "Step 1/5 : FROM base\n",
+        " ---> aaaaaaaaaaaa\n",
+        "Step 2/5 : COPY a b\n",
+        " ---> Using cache\n",
+        "Step 3/5 : RUN x\n",
+        " ---> Running in bbbbbbbbbbbb\n",
+        " ---> Using cache\n",  # printed by the program
+        "Step 4/5 : ENV A=b\n",
+        "Step 5/5 : LABEL a=b\n",
+    ]
+    log = fed(*({"stream": text} for text in texts))
+    assert (log.executed, log.container) == (1, "bbbbbbbbbbbb")
 
 
 @pytest.mark.parametrize("aux", ["not base64!", None, 5, base64.b64encode(b"\x0a\xff").decode(), "CwA="])

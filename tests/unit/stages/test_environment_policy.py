@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from facet_dagster.domain.environment import EnvironmentRepairReply, ManifestReply, Recipe, RecipeReply
+from facet_dagster.domain.environment import EnvironmentRepairReply, ManifestReply, Recipe, RecipeReply, Service
 from facet_dagster.stages.environment.edits import apply_repair, compose, plain_manifest
 from facet_dagster.stages.environment.generator import generator_problems
 from facet_dagster.stages.environment.policy import policy_problems
@@ -318,3 +318,25 @@ def test_executable_bits_survive_an_edit() -> None:
 
 def test_a_blank_generator_is_none() -> None:
     assert compose(plain_manifest(manifest()), RecipeReply(files=[], generator=" \n")).generator == ""
+
+
+def service(**values: Any) -> Service:
+    return Service.model_validate({"name": "db", "command": "exec db", "healthcheck": "true", **values})
+
+
+def test_a_service_of_an_ordinary_user_with_its_own_folder_is_allowed() -> None:
+    assert problems(recipe(services=(service(user="redis", folders=("/var/lib/db", "/srv/db")),))) == ""
+
+
+@pytest.mark.parametrize(
+    ("services", "words"),
+    [
+        ((service(user="root"),), "runs as root"),
+        ((service(), service()), "There are 2 services named db"),
+        (tuple(service(name=f"s{n}") for n in range(5)), "at most 4"),
+        ((service(folders=("/etc",)),), "keeps data in /etc"),
+        ((service(folders=("/srv/../etc",)),), "keeps data in /srv/../etc"),
+    ],
+)
+def test_other_services_are_refused(services: tuple[Service, ...], words: str) -> None:
+    assert words in problems(recipe(services=services))
