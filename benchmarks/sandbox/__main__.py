@@ -10,7 +10,7 @@ Every figure is a ratio inside one run, of medians of interleaved repetitions, o
 - hardening: the round trip with our limits against the same calls with the engine's defaults.
 - validation: a task's image built, its initial state read, baseline and oracle trial, all removed; against the same
   engine operations barely, the official release's, and `harbor run` with its oracle and its nop agent.
-- throughput: validations a second at 1, 2, 4 and 8 at once, ours and barely.
+- throughput: validations a second at 1, 2, 4 and 8 at once, ours, barely and as the official release.
 - endurance: many trials; what is left on the engine and in this process.
 
 Use a machine that does nothing else. runc needs root, Harbor `make verify-harbor` in FACET_HOME.

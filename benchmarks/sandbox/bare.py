@@ -30,9 +30,9 @@ class Bare:
         self.api: Any = APIClient(version="auto", timeout=120, num_pools=32, max_pool_size=32)
         self.image = image
         self._mine = threading.local()
-        self._pauses: list[str] = []
+        self.made: list[str] = []
         self._free: list[str] = []
-        self._tags: set[str] = set()
+        self.tags: set[str] = set()
 
     @contextmanager
     def joined(self) -> Iterator[None]:
@@ -47,7 +47,7 @@ class Bare:
     def _idle(self) -> str:
         host = {"NetworkMode": "none", "Init": True}
         ident = str(self.api.create_container(self.image, entrypoint=["sleep", "infinity"], host_config=host)["Id"])
-        self._pauses.append(ident)
+        self.made.append(ident)
         self.api.start(ident)
         return ident
 
@@ -58,14 +58,14 @@ class Bare:
     def new_tag(self) -> str:
         """The name of an image that is removed by ``close`` at the latest."""
         tag = f"{REPOSITORY}:{uuid.uuid4().hex}"
-        self._tags.add(tag)
+        self.tags.add(tag)
         return tag
 
     def close(self) -> None:
-        for ident in self._pauses:
+        for ident in self.made:
             self.api.remove_container(ident, force=True)
         for image in self.api.images(filters={"reference": f"{REPOSITORY}:*"}):
-            for tag in self._tags & set(image["RepoTags"] or ()):
+            for tag in self.tags & set(image["RepoTags"] or ()):
                 self.api.remove_image(tag)
         self.api.close()
 

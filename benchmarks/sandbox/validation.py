@@ -190,27 +190,34 @@ def _calls(contender: Contender) -> dict[str, dict[str, float]]:
 
 
 def throughput(options: Mapping[str, Any], levels: tuple[int, ...], repeat: int) -> dict[str, Any]:
-    """Validations a second, ours and barely, at each number in flight at once."""
+    """Validations a second, ours, barely and officially, at each number in flight at once."""
     bare, sandbox = Bare(example.BASE), DockerSandbox(**{**options, "workers": max(levels)})
+    official = OfficialCommand(bare)
     acts: dict[str, Callable[[], None]] = {
         "ours": lambda: ours(sandbox, Clock()),
         "barely": lambda: barely(bare, Clock()),
+        "official": lambda: officially(official, Clock()),
     }
-    found: dict[str, Any] = {}
     try:
-        for level in levels:
-            for act in acts.values():
-                _rate(act, level, level)  # warm: idle containers, connections
-            rates: dict[str, list[float]] = {name: [] for name in acts}
-            for _ in range(repeat):
-                for name, act in acts.items():
-                    rates[name].append(_rate(act, level, max(4, 2 * level)))
-            per_second = {name: round(median(values), 3) for name, values in rates.items()}
-            found[str(level)] = {**per_second, "ours_over_barely": round(per_second["ours"] / per_second["barely"], 3)}
+        with _classic_toolchain(official):
+            found = {str(level): _rates(acts, level, repeat) for level in levels}
+        official.tidy()
     finally:
         sandbox.close()
         bare.close()
     return found
+
+
+def _rates(acts: Mapping[str, Callable[[], None]], level: int, repeat: int) -> dict[str, float]:
+    for act in acts.values():
+        _rate(act, level, level)  # warm: idle containers, connections
+    rates: dict[str, list[float]] = {name: [] for name in acts}
+    for _ in range(repeat):
+        for name, act in acts.items():
+            rates[name].append(_rate(act, level, max(4, 2 * level)))
+    middle = {name: median(values) for name, values in rates.items()}
+    ratios = {f"ours_over_{name}": middle["ours"] / middle[name] for name in acts if name != "ours"}
+    return {name: round(value, 3) for name, value in {**middle, **ratios}.items()}
 
 
 def _rate(act: Callable[[], None], level: int, count: int) -> float:
