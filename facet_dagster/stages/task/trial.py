@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -49,6 +49,7 @@ def run_trial(
     limits: TaskLimits,
     subject: str,
     collect: tuple[CollectCommand, ...] = (),
+    attempt: int = 0,
 ) -> Trial:
     """Do the work in one fresh container, judge what it left in another.
 
@@ -56,9 +57,9 @@ def run_trial(
     that says nonsense is data in the Trial. Raises SandboxError.
     """
     began = time.monotonic()
-    run = _work(kind, images.environment, solve_sh, limits, subject)
+    run = replace(_work(kind, images.environment, solve_sh, limits, subject), attempt=attempt)
     work = live.work(run, images.services, collect, sandbox) if images.services else sandbox.run(run)
-    judged = sandbox.run(_judgement(images.verifier, _artifacts(work), limits, subject))
+    judged = sandbox.run(replace(_judgement(images.verifier, _artifacts(work), limits, subject), attempt=attempt))
     reward, checks = read_result(judged.collected.get(LOGS))
     return Trial(
         kind=kind,

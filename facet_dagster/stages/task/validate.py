@@ -94,6 +94,7 @@ def one_trial(kind: TrialKind, draft: Draft, both: Images, *, sandbox: Sandbox, 
         sandbox=sandbox,
         limits=limits,
         subject=draft.seed,
+        attempt=draft.round,
         collect=draft.collect,
     )
 
