@@ -91,7 +91,7 @@ def main() -> None:
                     traceback.print_exc()
                     result[name] = {"error": f"{type(error).__name__}: {error}"[:2000]}
                 result[name]["seconds_in_all"] = round(time.monotonic() - began, 1)
-                print(f"{name}: {result[name]['seconds_in_all']} s", file=sys.stderr)
+                print(f"{name}: {json.dumps(result[name])}", file=sys.stderr)
     print(json.dumps(result, indent=1))
     if any("error" in part for part in result.values()):
         sys.exit(1)
