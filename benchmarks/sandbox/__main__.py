@@ -22,6 +22,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -76,6 +77,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was made is removed
     result: dict[str, Any] = {"machine": machine()}
     with tempfile.TemporaryDirectory(prefix="facet-bench-") as slots:
         # Slots of its own: no other process of this machine is waited for.
@@ -89,6 +91,7 @@ def main() -> None:
                     traceback.print_exc()
                     result[name] = {"error": f"{type(error).__name__}: {error}"[:2000]}
                 result[name]["seconds_in_all"] = round(time.monotonic() - began, 1)
+                print(f"{name}: {json.dumps(result[name])}", file=sys.stderr)
     print(json.dumps(result, indent=1))
     if any("error" in part for part in result.values()):
         sys.exit(1)

@@ -17,10 +17,13 @@ from typing import Any
 from docker import APIClient
 
 from benchmarks.sandbox.timing import Clock
+from facet_dagster.adapters.docker_labels import OWNER
+from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.domain.archive import pack
 
 Binds = Mapping[str, str]
 REPOSITORY = "facet-bench"
+LABELS = {OWNER: current_owner()}
 
 
 class Bare:
@@ -46,10 +49,15 @@ class Bare:
 
     def _idle(self) -> str:
         host = {"NetworkMode": "none", "Init": True}
-        ident = str(self.api.create_container(self.image, entrypoint=["sleep", "infinity"], host_config=host)["Id"])
+        ident = self.create(self.image, ["sleep", "infinity"], host_config=host)
         self.made.append(ident)
         self.api.start(ident)
         return ident
+
+    def create(self, image: str, argv: Sequence[str], **more: Any) -> str:
+        """The id of a new container, which `facet reap` would remove were this process killed."""
+        made = self.api.create_container(image, entrypoint=list(argv), labels=LABELS, **more)
+        return str(made["Id"])
 
     @property
     def network(self) -> str:
@@ -72,12 +80,12 @@ class Bare:
     @contextmanager
     def container(self, clock: Clock, image: str, argv: Sequence[str], host: Mapping[str, Any], **more: Any) -> Any:
         with clock.phase("create"):
-            made = self.api.create_container(image, entrypoint=list(argv), host_config=dict(host), **more)
+            ident = self.create(image, argv, host_config=dict(host), **more)
         try:
-            yield made["Id"]
+            yield ident
         finally:
             with clock.phase("remove"):
-                self.api.remove_container(made["Id"], force=True, v=True)
+                self.api.remove_container(ident, force=True, v=True)
 
     def execute(self, clock: Clock, ident: str) -> int:
         """Start and wait; the exit code."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from docker.errors import APIError
 
-from benchmarks.sandbox.bare import Bare, contents, folder
+from benchmarks.sandbox.bare import LABELS, Bare, contents, folder
 from benchmarks.sandbox.timing import Clock
 from facet_dagster.domain.archive import pack
 
@@ -40,7 +40,7 @@ class Official:
     ) -> dict[str, bytes]:
         """Files (absolute path without the first slash) and a program for each step; the files below ``result``."""
         with clock.phase("run"):
-            ident = self._api.create_container(image, entrypoint=["sleep", "infinity"])["Id"]
+            ident = self._bare.create(image, ["sleep", "infinity"])
             self._api.start(ident)
         try:
             for files, argv in steps:
@@ -87,7 +87,8 @@ class OfficialCommand(Official):
     ) -> dict[str, bytes]:
         name = f"facet-bench-{uuid.uuid4().hex}"
         with clock.phase("run"):
-            _docker("run", "-d", "--name", name, "--network", "bridge", image, "sleep", "infinity")
+            label = "".join(f"{key}={value}" for key, value in LABELS.items())
+            _docker("run", "-d", "--name", name, "--label", label, "--network", "bridge", image, "sleep", "infinity")
         try:
             for files, argv in steps:
                 self._step(clock, name, files, argv)

@@ -214,7 +214,7 @@ def _rates(acts: Mapping[str, Callable[[], None]], level: int, repeat: int) -> d
     rates: dict[str, list[float]] = {name: [] for name in acts}
     for _ in range(repeat):
         for name, act in acts.items():
-            rates[name].append(_rate(act, level, max(4, 2 * level)))
+            rates[name].append(_rate(act, level, max(4, level)))
     middle = {name: median(values) for name, values in rates.items()}
     ratios = {f"ours_over_{name}": middle["ours"] / middle[name] for name in acts if name != "ours"}
     return {name: round(value, 3) for name, value in {**middle, **ratios}.items()}
