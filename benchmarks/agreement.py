@@ -40,9 +40,9 @@ from facet_dagster.ports import BuildContext, BuildFailed, Built, Sandbox
 from facet_dagster.reports.tasks import tasks
 from facet_dagster.settings import Settings, load_settings
 from facet_dagster.stages.task.certify import certify
+from facet_dagster.stages.task.images import e0_archive, environment_image
 from facet_dagster.stages.task.package import TaskLimits, build_package, export
-from facet_dagster.stages.task.trial import e0_archive, environment_image, images
-from facet_dagster.stages.task.validate import failing, first_validation, one_trial
+from facet_dagster.stages.task.validate import failing, first_validation, solve_sh, trials_of
 
 AGENT_OF = {TrialKind.ORACLE: "oracle", TrialKind.BASELINE: "nop"}
 
@@ -107,8 +107,8 @@ def accepted(found: Variant, sandbox: Sandbox, seconds: float) -> Judged | None:
 def tried(found: Variant, sandbox: Sandbox, seconds: float) -> Judged:
     """One trial of each kind, whatever the rules say about the variant."""
     limits = TaskLimits.of(seconds)
-    with images(found.draft, found.environment, sandbox=sandbox, limits=limits) as both:
-        trials = {kind: one_trial(kind, found.draft, both, sandbox=sandbox, limits=limits) for kind in TrialKind}
+    with trials_of(found.draft, found.environment, sandbox=sandbox, limits=limits) as bench:
+        trials = {kind: bench.run(kind, solve_sh(found.draft)) for kind in TrialKind}
         with environment_image(found.environment, sandbox, limits) as image:
             e0 = e0_archive(image, sandbox)
     package = build_package(

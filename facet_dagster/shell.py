@@ -17,8 +17,9 @@ from facet_dagster.errors import ConfigError
 from facet_dagster.ports import Run
 from facet_dagster.reports.states import State
 from facet_dagster.stages.task import live
+from facet_dagster.stages.task.images import environment_image
 from facet_dagster.stages.task.package import AGENT, TaskLimits
-from facet_dagster.stages.task.trial import ENV, environment_image, solution_put
+from facet_dagster.stages.task.trial import ENV, solution_put
 
 HOURS = 8
 _GRACE = 10.0

@@ -83,6 +83,12 @@ class Reason(StrEnum):
     TASK_REPAIR_EXHAUSTED = "task.repair_exhausted"
     TASK_INFEASIBLE = "task.infeasible"
     TASK_SOLUTION_LEAKED = "task.solution_leaked"
+    TASK_NOT_IDEMPOTENT = "task.not_idempotent"
+    TASK_TIGHT_LIMITS = "task.tight_limits"
+    TASK_ATTACK_ACCEPTED = "task.attack_accepted"
+    TASK_PARTIAL_ACCEPTED = "task.partial_work_accepted"
+    TASK_MUTANT_SURVIVED = "task.mutant_survived"
+    TASK_OVER_STRICT = "task.over_strict"
     LLM_MALFORMED = "llm.malformed_reply"
 
 
@@ -115,6 +121,12 @@ POLICY: dict[Reason, Policy] = {
     Reason.TASK_REPAIR_EXHAUSTED: Policy(False, Component.VERIFIER),
     Reason.TASK_INFEASIBLE: Policy(False, Component.INSTRUCTION),
     Reason.TASK_SOLUTION_LEAKED: Policy(True, Component.ENVIRONMENT),
+    Reason.TASK_NOT_IDEMPOTENT: Policy(True, Component.SOLUTION),
+    Reason.TASK_TIGHT_LIMITS: Policy(True, Component.SOLUTION),
+    Reason.TASK_ATTACK_ACCEPTED: Policy(True, Component.VERIFIER),
+    Reason.TASK_PARTIAL_ACCEPTED: Policy(True, Component.VERIFIER),
+    Reason.TASK_MUTANT_SURVIVED: Policy(True, Component.VERIFIER),
+    Reason.TASK_OVER_STRICT: Policy(True, Component.VERIFIER),
     Reason.LLM_MALFORMED: Policy(False, Component.SCENARIO),
 }
 

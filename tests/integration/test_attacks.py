@@ -40,8 +40,9 @@ from facet_dagster.domain.archive import unpack
 from facet_dagster.domain.trial import End, Limits, Trial, TrialKind
 from facet_dagster.errors import SandboxError
 from facet_dagster.ports import BuildContext, Put, Run
+from facet_dagster.stages.task.images import Images
 from facet_dagster.stages.task.package import TaskLimits
-from facet_dagster.stages.task.trial import LOGS, Images, read_result, run_trial
+from facet_dagster.stages.task.trial import LOGS, Trials, read_result
 from tests.fixtures.engines import BASE, MARK, MIB, connect, hostile, nothing_left, processes
 
 pytestmark = pytest.mark.docker
@@ -82,14 +83,8 @@ def judged(sandbox: DockerSandbox, image: str, solve: str, test: str) -> Trial:
     script += 'printf \'[{"id":"C1","rid":"R1","status":"pass","message":"%s"}]\' "$message" > checks.json\n'
     files = {"Dockerfile": f"FROM {BASE}\nCOPY test.sh /tests/test.sh\nRUN : {MARK}\n".encode()}
     with built(sandbox, BuildContext({**files, "test.sh": script.encode()})) as verifier:
-        return run_trial(
-            TrialKind.ORACLE,
-            images=Images(image, verifier.image),
-            solve_sh=solve.encode(),
-            sandbox=sandbox,
-            limits=TaskLimits.of(30),
-            subject=SUBJECT,
-        )
+        bench = Trials(Images(image, verifier.image), sandbox, TaskLimits.of(30), SUBJECT)
+        return bench.run(TrialKind.ORACLE, solve.encode())
 
 
 def test_a_gigabyte_of_output_takes_no_memory_and_its_end_is_kept(sandbox: DockerSandbox) -> None:
@@ -222,13 +217,6 @@ def test_a_disk_that_gets_full_gives_no_verdict(
     filler = threading.Thread(target=fill_when_it_runs)
     filler.start()
     with pytest.raises(SandboxError, match="full"):
-        run_trial(
-            TrialKind.ORACLE,
-            images=Images(image, image),
-            solve_sh=solve.encode(),
-            sandbox=sandbox,
-            limits=TaskLimits.of(30),
-            subject=SUBJECT,
-        )
+        Trials(Images(image, image), sandbox, TaskLimits.of(30), SUBJECT).run(TrialKind.ORACLE, solve.encode())
     filler.join()
     sandbox.close()

@@ -13,8 +13,8 @@ import pytest
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.settings import load_settings
 from facet_dagster.setup.harbor_tool import HarborTool, harbor_command
+from facet_dagster.stages.task.images import e0_archive
 from facet_dagster.stages.task.package import TaskLimits, build_package, export
-from facet_dagster.stages.task.trial import e0_archive
 from tests.fixtures import service_cases as cases
 from tests.fixtures import task_example as example
 

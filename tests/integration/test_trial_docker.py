@@ -17,9 +17,9 @@ from facet_dagster.domain.task import Certificate, Draft, Task
 from facet_dagster.domain.trial import End
 from facet_dagster.ports import BuildContext, Built
 from facet_dagster.stages.task.certify import certify
+from facet_dagster.stages.task.images import images
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.repair import finish
-from facet_dagster.stages.task.trial import images
 from facet_dagster.stages.task.validate import first_validation
 from tests.fixtures import task_example as example
 

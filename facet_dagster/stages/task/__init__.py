@@ -6,6 +6,7 @@ from facet_dagster.domain.ids import digest
 from facet_dagster.prompts import version
 from facet_dagster.stages.task.certify import certify
 from facet_dagster.stages.task.draft import draft
+from facet_dagster.stages.task.images import Images
 from facet_dagster.stages.task.package import (
     SHIPPED,
     Package,
@@ -16,7 +17,7 @@ from facet_dagster.stages.task.package import (
     package_files,
 )
 from facet_dagster.stages.task.repair import Rebuild, finish
-from facet_dagster.stages.task.trial import Images, run_trial
+from facet_dagster.stages.task.trial import Trials
 from facet_dagster.stages.task.validate import first_validation, validate
 
 _FILES = digest([(SHIPPED / name).read_text(encoding="utf-8") for name in ("run_checks.py", "test.sh")])[:16]
@@ -35,6 +36,7 @@ __all__ = [
     "Package",
     "Rebuild",
     "TaskLimits",
+    "Trials",
     "build_package",
     "certify",
     "draft",
@@ -43,6 +45,5 @@ __all__ = [
     "first_validation",
     "package_digest",
     "package_files",
-    "run_trial",
     "validate",
 ]

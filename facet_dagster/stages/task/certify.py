@@ -14,9 +14,10 @@ from facet_dagster.domain.trial import Trial, TrialKind
 from facet_dagster.errors import InvariantError
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import ArtifactStore, Sandbox
+from facet_dagster.stages.task.images import e0_archive, environment_image
 from facet_dagster.stages.task.package import Package, TaskLimits, build_package
-from facet_dagster.stages.task.trial import e0_archive, environment_image, images, trial_facts
-from facet_dagster.stages.task.validate import one_trial
+from facet_dagster.stages.task.trial import trial_facts
+from facet_dagster.stages.task.validate import solve_sh, trials_of
 
 STAGE = "certificate"
 LEVEL = "basic"
@@ -81,10 +82,10 @@ def _trials(task: Task, sandbox: Sandbox, limits: TaskLimits) -> tuple[list[Tria
     trials: list[Trial] = []
     facts: list[Fact] = []
     draft = task.draft
-    with images(draft, task.environment, sandbox=sandbox, limits=limits) as both:
+    with trials_of(draft, task.environment, sandbox=sandbox, limits=limits) as bench:
         for kind in kinds:
             repeat = sum(trial.kind is kind for trial in trials)
-            trials.append(one_trial(kind, draft, both, sandbox=sandbox, limits=limits))
+            trials.append(bench.run(kind, solve_sh(draft)))
             facts += trial_facts(
                 trials[-1], stage=STAGE, key=draft.seed, draft=digest(draft), round=draft.round, repeat=repeat
             )

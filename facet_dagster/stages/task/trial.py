@@ -3,29 +3,166 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter, ValidationError
 
 from facet_dagster.domain.archive import Member, pack_members, subtree, unpack
-from facet_dagster.domain.dockerfile import environment_executables, environment_files
-from facet_dagster.domain.environment import WORKDIR, Environment, Service
+from facet_dagster.domain.environment import WORKDIR
 from facet_dagster.domain.facts import CheckFact, Fact, TrialFact
 from facet_dagster.domain.outcome import Value
-from facet_dagster.domain.task import CollectCommand, Draft
-from facet_dagster.domain.trial import CheckResult, Trial, TrialKind
-from facet_dagster.errors import SandboxError
-from facet_dagster.ports import BuildContext, BuildFailed, Put, Run, RunOutcome, Sandbox
+from facet_dagster.domain.task import CollectCommand
+from facet_dagster.domain.trial import CheckResult, ExecResult, Limits, Trial, TrialKind
+from facet_dagster.ports import Put, Run, Sandbox
 from facet_dagster.stages.task import live
-from facet_dagster.stages.task.package import AGENT, TaskLimits, verifier_context
+from facet_dagster.stages.task.images import Images
+from facet_dagster.stages.task.package import AGENT, TaskLimits
 
 LOGS = "/logs/verifier"
+SOLVE = ("bash", "/solution/solve.sh")
+TWICE = ("bash", "-c", "bash /solution/solve.sh && bash /solution/solve.sh")
 ENV = {"HOME": f"/home/{AGENT}", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
-ARGV = {TrialKind.BASELINE: ("true",), TrialKind.ORACLE: ("bash", "/solution/solve.sh")}
+JUDGE_ENV = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 RESULT_CAP = 256 * 1024
-ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How a trial differs from a plain one: variables and cpus for both containers, a solution that runs
+    ``twice``, the checks in another order (``shuffle``)."""
+
+    name: str = "plain"
+    env: Mapping[str, str] = field(default_factory=dict)
+    cpus: float | None = None
+    twice: bool = False
+    shuffle: int | None = None
+
+
+PLAIN = Conditions()
+
+
+@dataclass(frozen=True)
+class Left:
+    """What the work left: archives of /app and, of a task with services, of /logs/artifacts; None when absent."""
+
+    app: bytes | None
+    artifacts: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """How the work went. ``program`` is None when the services, if any, did not come up."""
+
+    program: ExecResult | None
+    left: Left
+    services: ExecResult | None = None
+    collected: tuple[ExecResult, ...] = ()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the verifier said. ``reward`` is None when it wrote no valid one."""
+
+    program: ExecResult
+    reward: int | None
+    checks: tuple[CheckResult, ...]
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Ids of the checks that did not pass."""
+        return tuple(check.id for check in self.checks if check.status != "pass")
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Trials of one draft in fresh containers. Programs that fail are data; every method raises SandboxError.
+
+    ``subject`` and ``attempt`` (the repair round) become labels; ``collect`` are the commands that look at services.
+    """
+
+    images: Images
+    sandbox: Sandbox
+    limits: TaskLimits
+    subject: str
+    collect: tuple[CollectCommand, ...] = ()
+    attempt: int = 0
+
+    def run(self, kind: TrialKind, solve_sh: bytes, conditions: Conditions = PLAIN) -> Trial:
+        """Do the work in one container, judge what it left in another. A baseline does nothing, on the same path."""
+        began = time.monotonic()
+        work = self.work(solve_sh if kind is TrialKind.ORACLE else None, conditions)
+        judged = self.judge(work.left, conditions)
+        return Trial(
+            kind=kind,
+            reward=judged.reward,
+            checks=judged.checks,
+            solution=work.program,
+            verifier=judged.program,
+            seconds=round(time.monotonic() - began, 3),
+            services=work.services,
+            collected=work.collected,
+        )
+
+    def work(self, solve_sh: bytes | None, conditions: Conditions = PLAIN) -> Work:
+        """Run a solution, or nothing, in the environment."""
+        run = self._work(solve_sh, conditions)
+        if self.images.services:
+            done = live.work(run, self.images.services, self.collect, self.sandbox)
+            return Work(done.program, Left(done.app, done.artifacts), done.services, done.collected)
+        outcome = self.sandbox.run(run)
+        return Work(outcome.program, Left(outcome.collected.get(WORKDIR)))
+
+    def judge(self, left: Left, conditions: Conditions = PLAIN) -> Judgement:
+        """Run the verifier on what was left."""
+        outcome = self.sandbox.run(self._judgement(left, conditions))
+        return Judgement(outcome.program, *read_result(outcome.collected.get(LOGS)))
+
+    def _work(self, solve_sh: bytes | None, conditions: Conditions) -> Run:
+        argv = ("true",) if solve_sh is None else TWICE if conditions.twice else SOLVE
+        return Run(
+            image=self.images.environment,
+            argv=argv,
+            subject=self.subject,
+            user=AGENT,
+            workdir=WORKDIR,
+            env={**ENV, **conditions.env},
+            put=() if solve_sh is None else solution_put(solve_sh),
+            collect=(WORKDIR,),
+            limits=self._limits(self.limits.solution_seconds, conditions),
+            attempt=self.attempt,
+        )
+
+    def _judgement(self, left: Left, conditions: Conditions) -> Run:
+        shuffle = {} if conditions.shuffle is None else {"FACET_SHUFFLE": str(conditions.shuffle)}
+        return Run(
+            image=self.images.verifier,
+            argv=("bash", "/tests/test.sh"),
+            subject=self.subject,
+            user="root",
+            workdir=WORKDIR,
+            env={**JUDGE_ENV, **conditions.env, **shuffle},
+            put=_artifacts(left),
+            outbox=(LOGS,),
+            limits=self._limits(self.limits.verifier_seconds, conditions),
+            attempt=self.attempt,
+        )
+
+    def _limits(self, seconds: float, conditions: Conditions) -> Limits:
+        limits = self.limits.container(seconds)
+        return limits if conditions.cpus is None else limits.model_copy(update={"cpus": conditions.cpus})
+
+
+def solution_put(solve_sh: bytes) -> tuple[Put, ...]:
+    """Owned by root and not writable: the script cannot change itself."""
+    members = {"solution": Member("dir", 0o755), "solution/solve.sh": Member("file", 0o555, data=solve_sh)}
+    return (Put("/", pack_members(members)),)
+
+
+def _artifacts(left: Left) -> tuple[Put, ...]:
+    """The work directory as it was left, empty when the program removed it, and what was collected."""
+    given = (Put("/", left.app or pack_members({WORKDIR.strip("/"): Member("dir", 0o755)})),)
+    return (*given, Put(live.ARTIFACTS, subtree(left.artifacts, "artifacts"))) if left.artifacts else given
 
 
 class _Entry(Value):
@@ -38,155 +175,6 @@ class _Entry(Value):
 
 
 _ENTRIES = TypeAdapter(list[_Entry])
-
-
-def run_trial(
-    kind: TrialKind,
-    *,
-    images: Images,
-    solve_sh: bytes,
-    sandbox: Sandbox,
-    limits: TaskLimits,
-    subject: str,
-    collect: tuple[CollectCommand, ...] = (),
-    attempt: int = 0,
-) -> Trial:
-    """Do the work in one fresh container, judge what it left in another.
-
-    A baseline does nothing, on the same path. A program that fails, a service that does not come up or a verifier
-    that says nonsense is data in the Trial. Raises SandboxError.
-    """
-    began = time.monotonic()
-    run = replace(_work(kind, images.environment, solve_sh, limits, subject), attempt=attempt)
-    work = live.work(run, images.services, collect, sandbox) if images.services else sandbox.run(run)
-    judged = sandbox.run(replace(_judgement(images.verifier, _artifacts(work), limits, subject), attempt=attempt))
-    reward, checks = read_result(judged.collected.get(LOGS))
-    return Trial(
-        kind=kind,
-        reward=reward,
-        checks=checks,
-        solution=work.program,
-        verifier=judged.program,
-        seconds=round(time.monotonic() - began, 3),
-        services=work.services if isinstance(work, live.LiveWork) else None,
-        collected=work.collected if isinstance(work, live.LiveWork) else (),
-    )
-
-
-@dataclass(frozen=True)
-class Images:
-    """Where the work is done, beside which services, and where it is judged."""
-
-    environment: str
-    verifier: str
-    services: tuple[Service, ...] = ()
-
-
-@contextmanager
-def images(draft: Draft, environment: Environment, *, sandbox: Sandbox, limits: TaskLimits) -> Iterator[Images]:
-    """Both images of a draft. The verifier's is built from the draft's tests/ folder and removed at the end.
-
-    Both Dockerfiles are ours, and the environment was built before, so a build that fails now is trouble
-    of the machine: SandboxError.
-    """
-    with environment_image(environment, sandbox, limits) as work:
-        context = verifier_context(draft, e0_archive(work, sandbox), environment.base_image)
-        judge = ""
-        try:
-            with _held(lambda: _built(context, "verifier", environment.seed, sandbox, limits), sandbox) as judge:
-                yield Images(work, judge, environment.recipe.services)
-        finally:
-            if judge:
-                sandbox.remove_image(judge)
-
-
-@contextmanager
-def environment_image(environment: Environment, sandbox: Sandbox, limits: TaskLimits) -> Iterator[str]:
-    """The environment's image, built again from its recipe when it is gone, and kept for the block.
-
-    Raises SandboxError.
-    """
-    with _held(lambda: _environment_image(environment, sandbox, limits), sandbox) as image:
-        yield image
-
-
-@contextmanager
-def _held(make: Callable[[], str], sandbox: Sandbox) -> Iterator[str]:
-    """Between the building of an image and its use somebody else who shares it may remove it: then it is made anew."""
-    for _ in range(ATTEMPTS):
-        image = make()
-        with sandbox.hold(image) as there:
-            if there:
-                yield image
-                return
-    raise SandboxError(f"Image {image} is removed again and again by somebody else on this engine", transient=True)
-
-
-def _environment_image(environment: Environment, sandbox: Sandbox, limits: TaskLimits) -> str:
-    if environment.image is not None and sandbox.image(environment.image) is not None:
-        return environment.image
-    recipe = environment.recipe
-    files = environment_files(recipe, environment.manifest, environment.base_image)
-    context = BuildContext(files, environment_executables(recipe))
-    return _built(context, "environment", environment.seed, sandbox, limits)
-
-
-def _built(context: BuildContext, what: str, subject: str, sandbox: Sandbox, limits: TaskLimits) -> str:
-    built = sandbox.build(context, subject=subject, seconds=limits.build_seconds)
-    if isinstance(built, BuildFailed):
-        text = f"The {what} image of {subject} does not build ({built.step}): {built.log_tail[-500:]}"
-        raise SandboxError(text, transient=True)
-    return built.image
-
-
-def e0_archive(image: str, sandbox: Sandbox) -> bytes:
-    """The initial files as the image holds them. Raises SandboxError when there are none: e0 is never empty."""
-    archive = sandbox.read(image, WORKDIR)
-    if not archive:
-        raise SandboxError(f"Image {image} has no {WORKDIR}: remove the image and run the stage again")
-    return archive
-
-
-def _work(kind: TrialKind, image: str, solve_sh: bytes, limits: TaskLimits, subject: str) -> Run:
-    return Run(
-        image=image,
-        argv=ARGV[kind],
-        subject=subject,
-        user=AGENT,
-        workdir=WORKDIR,
-        env=ENV,
-        put=solution_put(solve_sh) if kind is TrialKind.ORACLE else (),
-        collect=(WORKDIR,),
-        limits=limits.container(limits.solution_seconds),
-    )
-
-
-def _judgement(image: str, put: tuple[Put, ...], limits: TaskLimits, subject: str) -> Run:
-    return Run(
-        image=image,
-        argv=("bash", "/tests/test.sh"),
-        subject=subject,
-        user="root",
-        workdir=WORKDIR,
-        env={"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"},
-        put=put,
-        outbox=(LOGS,),
-        limits=limits.container(limits.verifier_seconds),
-    )
-
-
-def solution_put(solve_sh: bytes) -> tuple[Put, ...]:
-    """Owned by root and not writable: the script cannot change itself."""
-    members = {"solution": Member("dir", 0o755), "solution/solve.sh": Member("file", 0o555, data=solve_sh)}
-    return (Put("/", pack_members(members)),)
-
-
-def _artifacts(work: RunOutcome | live.LiveWork) -> tuple[Put, ...]:
-    """The work directory as it was left, empty when the program removed it, and what was collected."""
-    app = work.app if isinstance(work, live.LiveWork) else work.collected.get(WORKDIR)
-    given = (Put("/", app or pack_members({WORKDIR.strip("/"): Member("dir", 0o755)})),)
-    collected = work.artifacts if isinstance(work, live.LiveWork) else None
-    return (*given, Put(live.ARTIFACTS, subtree(collected, "artifacts"))) if collected else given
 
 
 def read_result(archive: bytes | None) -> tuple[int | None, tuple[CheckResult, ...]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from facet_dagster.domain.environment import Environment
@@ -14,10 +15,11 @@ from facet_dagster.domain.task import Draft, Task, Validation
 from facet_dagster.domain.trial import End, ExecResult, Trial, TrialKind
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import Sandbox
+from facet_dagster.stages.task.images import images
 from facet_dagster.stages.task.lint import Problem, lint
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.render import script
-from facet_dagster.stages.task.trial import Images, images, run_trial, trial_facts
+from facet_dagster.stages.task.trial import Trials, trial_facts
 
 STAGE = "first_validation"
 TAIL = 2_000
@@ -60,10 +62,10 @@ def validate(
         return Validation(round=draft.round, baseline=None, oracle=None, rejection=_policy(problems)), []
     facts: list[Fact] = []
     oracle = None
-    with images(draft, environment, sandbox=sandbox, limits=limits) as both:
+    with trials_of(draft, environment, sandbox=sandbox, limits=limits) as bench:
 
         def trial(kind: TrialKind) -> Trial:
-            done = one_trial(kind, draft, both, sandbox=sandbox, limits=limits)
+            done = bench.run(kind, solve_sh(draft))
             facts.extend(
                 trial_facts(done, stage=stage, key=draft.seed, draft=digest(draft), round=draft.round, repeat=0)
             )
@@ -86,17 +88,16 @@ def validate(
     )
 
 
-def one_trial(kind: TrialKind, draft: Draft, both: Images, *, sandbox: Sandbox, limits: TaskLimits) -> Trial:
-    return run_trial(
-        kind,
-        images=both,
-        solve_sh=script(draft.solution.solve_sh).encode(),
-        sandbox=sandbox,
-        limits=limits,
-        subject=draft.seed,
-        attempt=draft.round,
-        collect=draft.collect,
-    )
+@contextmanager
+def trials_of(draft: Draft, environment: Environment, *, sandbox: Sandbox, limits: TaskLimits) -> Iterator[Trials]:
+    """Where the trials of a draft are done; its images are there for the block. Raises SandboxError."""
+    with images(draft, environment, sandbox=sandbox, limits=limits) as both:
+        yield Trials(both, sandbox, limits, draft.seed, draft.collect, draft.round)
+
+
+def solve_sh(draft: Draft) -> bytes:
+    """The solution as the package ships it."""
+    return script(draft.solution.solve_sh).encode()
 
 
 def remarks(draft: Draft, baseline: Trial) -> list[str]:

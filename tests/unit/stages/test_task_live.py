@@ -12,10 +12,11 @@ from facet_dagster.domain.task import CollectCommand
 from facet_dagster.domain.trial import End, ExecResult, Trial, TrialKind
 from facet_dagster.errors import SandboxError, SessionOver
 from facet_dagster.ports import Run, RunOutcome
+from facet_dagster.stages.task.images import Images
 from facet_dagster.stages.task.lint import lint
 from facet_dagster.stages.task.live import CLAIM
 from facet_dagster.stages.task.package import TaskLimits, build_package
-from facet_dagster.stages.task.trial import Images, run_trial
+from facet_dagster.stages.task.trial import Trials
 from facet_dagster.stages.task.validate import classify_baseline, classify_oracle
 from tests.fixtures import task_example as example
 from tests.fixtures.task_bench import GOOD, results
@@ -41,8 +42,7 @@ def sandbox(script: dict[tuple[str, ...], ExecResult] | None = None, answer: Exe
 
 
 def trial(bench: MemorySandbox, kind: TrialKind = TrialKind.ORACLE) -> Trial:
-    limits = TaskLimits.of(7)
-    return run_trial(kind, images=BOTH, solve_sh=b"ls\n", sandbox=bench, limits=limits, subject="s", collect=(LOOK,))
+    return Trials(BOTH, bench, TaskLimits.of(7), "s", (LOOK,)).run(kind, b"ls\n")
 
 
 @pytest.mark.parametrize(

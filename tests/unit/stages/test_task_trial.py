@@ -11,8 +11,9 @@ from facet_dagster.domain.facts import CheckFact, TrialFact
 from facet_dagster.domain.trial import TrialKind
 from facet_dagster.errors import SandboxError
 from facet_dagster.ports import BuildContext, BuildFailed, Built
+from facet_dagster.stages.task.images import Images, images
 from facet_dagster.stages.task.package import TaskLimits
-from facet_dagster.stages.task.trial import RESULT_CAP, Images, images, read_result, run_trial, trial_facts
+from facet_dagster.stages.task.trial import RESULT_CAP, Conditions, Trials, read_result, trial_facts
 from tests.fixtures import task_example as example
 from tests.fixtures.task_bench import E0_STATUSES, GOOD, bench, results, sound
 
@@ -67,7 +68,7 @@ def test_a_reward_that_is_a_link_does_not_count() -> None:
 
 
 def trial(kind: TrialKind, sandbox: MemorySandbox) -> tuple[int | None, int]:
-    done = run_trial(kind, images=BOTH, solve_sh=b"ls\n", sandbox=sandbox, limits=LIMITS, subject="s")
+    done = Trials(BOTH, sandbox, LIMITS, "s").run(kind, b"ls\n")
     return done.reward, len(done.checks)
 
 
@@ -106,8 +107,20 @@ def test_work_that_removed_its_folder_is_judged_as_an_empty_one() -> None:
     assert set(unpack(sandbox.runs[1].put[0].archive)) == {"app"}
 
 
+def test_conditions_reach_both_containers() -> None:
+    sandbox = bench(sound)
+    other = Conditions("other", {"TZ": "XXX-12"}, cpus=0.5, twice=True, shuffle=7)
+    Trials(BOTH, sandbox, LIMITS, "s", attempt=3).run(TrialKind.ORACLE, b"ls\n", other)
+    work, judged = sandbox.runs
+    assert work.argv[-1].count("bash /solution/solve.sh") == 2
+    assert [run.env["TZ"] for run in (work, judged)] == ["XXX-12", "XXX-12"]
+    assert [run.limits.cpus for run in (work, judged)] == [0.5, 0.5]
+    assert [run.attempt for run in (work, judged)] == [3, 3]
+    assert (judged.env["FACET_SHUFFLE"], "FACET_SHUFFLE" in work.env) == ("7", False)
+
+
 def test_facts_name_the_draft_and_every_check() -> None:
-    done = run_trial(TrialKind.ORACLE, images=BOTH, solve_sh=b"ls\n", sandbox=bench(sound), limits=LIMITS, subject="s")
+    done = Trials(BOTH, bench(sound), LIMITS, "s").run(TrialKind.ORACLE, b"ls\n")
     first, *rest = trial_facts(done, stage="task", key="k", draft="d", round=2, repeat=1)
     assert isinstance(first, TrialFact)
     assert (first.kind, first.draft, first.round, first.repeat, first.reward) == ("oracle", "d", 2, 1, 1)

@@ -1,0 +1,71 @@
+"""What was tried on a validated task to find out whether its verifier can tell right from wrong.
+
+The values of a certificate (its probes, and what each of them found).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from facet_dagster.domain.outcome import Value
+
+Kind = Literal["baseline", "oracle", "twice", "attack", "partial", "file_mutant", "equivalent", "semantic", "second"]
+
+
+class Variant(Value):
+    """One file of a final state, altered. ``path`` is relative to /app; ``data`` is None when it is removed.
+
+    ``kind`` names the alteration, ``what`` says it in a sentence.
+    """
+
+    id: str
+    path: str
+    kind: str
+    what: str
+    data: bytes | None
+
+
+class Probe(Value):
+    """One trial, or judgement, of a certificate: what was done, what was wanted, and what came out.
+
+    ``reward`` is None when no valid one was written. ``crashed``: the program itself failed, so that the verdict
+    says nothing. ``failed`` are the checks that did not pass.
+    """
+
+    id: str
+    kind: Kind
+    what: str
+    wanted: Literal[0, 1]
+    reward: int | None
+    failed: tuple[str, ...] = ()
+    crashed: bool = False
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether it came out as wanted. A crash proves nothing and is no disagreement."""
+        return self.crashed or self.reward == self.wanted
+
+
+class KillMatrix(Value):
+    """Which checks refuse which wrong states: check id -> ids of the probes that it failed."""
+
+    kills: dict[str, tuple[str, ...]] = Field(default={})
+
+    @property
+    def distinct(self) -> int:
+        """Checks with a kill set of their own; equal ones count once, empty ones not at all."""
+        return len({killed for killed in self.kills.values() if killed})
+
+    @property
+    def padding(self) -> float:
+        """Share of checks whose kill set another one has already, or that kill nothing."""
+        return 1 - self.distinct / len(self.kills) if self.kills else 0.0
+
+
+def kill_matrix(checks: tuple[str, ...], probes: tuple[Probe, ...]) -> KillMatrix:
+    """From every probe that should have been refused."""
+    wrong = [probe for probe in probes if probe.wanted == 0 and not probe.crashed]
+    return KillMatrix(kills={check: tuple(p.id for p in wrong if check in p.failed) for check in checks})
