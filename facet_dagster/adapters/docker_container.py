@@ -15,12 +15,11 @@ from facet_dagster.adapters.docker_limits import bounded_text
 from facet_dagster.adapters.docker_removal import remove_container
 from facet_dagster.adapters.docker_watchdog import Watchdog
 from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, Member, pack_members, sanitise
-from facet_dagster.domain.trial import End, ExecResult, Limits
+from facet_dagster.domain.trial import CANNOT_START, End, ExecResult, Limits
 from facet_dagster.errors import SandboxError
 
 _FILE_TOO_BIG = 128 + 25  # ended by SIGXFSZ, the limit on a file's size
 KILLED = 128 + 9
-_CANNOT_START = 126
 _OOM_SECONDS = 2.0
 # The engine's words for an image that cannot run the program: its user, its folder or the program is not there.
 _IMAGE_FAULTS = (
@@ -57,7 +56,7 @@ class CannotStart(Exception):
 
     @property
     def result(self) -> ExecResult:
-        return ExecResult(end=End.EXITED, exit_code=_CANNOT_START, output=str(self), seconds=0.0)
+        return ExecResult(end=End.EXITED, exit_code=CANNOT_START, output=str(self), seconds=0.0)
 
 
 @contextlib.contextmanager

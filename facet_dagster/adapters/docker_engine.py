@@ -139,7 +139,11 @@ def _connect(workers: int) -> APIClient:
     settings = kwargs_from_env()
     pools = max(10, 2 * workers + 4)
     try:
-        return APIClient(version="auto", timeout=CALL_SECONDS, num_pools=pools, max_pool_size=pools, **settings)
+        client = APIClient(version="auto", timeout=CALL_SECONDS, num_pools=pools, max_pool_size=pools, **settings)
     except (DockerException, requests.RequestException, OSError) as error:
         where = settings.get("base_url", "unix:///var/run/docker.sock")
         raise SandboxError(f"No Docker Engine answers at {where}: start it or run `make setup`") from error
+    if client.base_url.startswith("http+docker://local"):
+        # A socket has no proxy; looking for one at every call costs more than the call.
+        client.trust_env = False
+    return client

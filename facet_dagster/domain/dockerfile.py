@@ -41,6 +41,15 @@ RUN sh /{SET_UP} \\
 ENTRYPOINT ["{ENTRYPOINT}"]
 """
 _SET_TIMES = "find /app -exec touch --no-dereference --date=2024-01-01T00:00:00Z {} +"
+_FIXTURES = f"""\
+FROM toolchain AS fixtures
+COPY {GENERATOR} /{GENERATOR}
+USER {USER}
+WORKDIR /app
+COPY --chown={USER}:{USER} {FILES_FOLDER}/ /app/
+RUN {_RUN_GENERATOR} \\
+ && {_SET_TIMES}
+"""
 
 
 def environment_dockerfile(
@@ -52,21 +61,25 @@ def environment_dockerfile(
     the agent's user in a stage of its own, so that no layer of the image holds it. With services, it also
     holds ``build/services.sh``, the entrypoint, and ``build/set_up.sh``, which initialises them.
     """
-    return "\n".join(
-        [
-            _toolchain(base),
-            f"FROM toolchain AS packages\n{_install(packages)}",
-            _fixtures(has_generator=has_generator),
-            f"FROM packages\nCOPY --from=fixtures --chown={USER}:{USER} /app/ /app/\nWORKDIR /app\n"
-            + (_SERVICES if has_services else ""),
-        ]
-    )
+    services = _SERVICES if has_services else ""
+    if not has_generator:
+        files = f"COPY --chown={USER}:{USER} {FILES_FOLDER}/ /app/\nRUN {_SET_TIMES}\n"
+        last = f"FROM toolchain\n{_install(packages)}{files}WORKDIR /app\n{services}"
+        return "\n".join([_toolchain(base), last])
+    files = f"COPY --from=fixtures --chown={USER}:{USER} /app/ /app/\n"
+    last = f"FROM packages\n{files}WORKDIR /app\n{services}"
+    return "\n".join([_toolchain(base), f"FROM toolchain AS packages\n{_install(packages)}", _FIXTURES, last])
 
 
 def verifier_dockerfile(base: str, packages: Sequence[str]) -> str:
     """The image in which the verifier runs: ``packages``, and the build context below /tests."""
     tests = "COPY . /tests/\nRUN chmod -R a+rX /tests && chmod a+x /tests/test.sh\nWORKDIR /tests\n"
-    return "\n".join([_toolchain(base), f"FROM toolchain\n{_install(packages)}{tests}"])
+    return f"{bare_verifier_dockerfile(base, packages)}{tests}"
+
+
+def bare_verifier_dockerfile(base: str, packages: Sequence[str]) -> str:
+    """The same image before the tests are in it: one for many tasks."""
+    return "\n".join([_toolchain(base), f"FROM toolchain\n{_install(packages)}"])
 
 
 def _toolchain(base: str) -> str:
@@ -77,18 +90,6 @@ def _toolchain(base: str) -> str:
 def _install(packages: Sequence[str]) -> str:
     names = sorted(set(packages) - set(TOOLCHAIN_PACKAGES))
     return _INSTALL.format(packages=" ".join(names), more="") if names else ""
-
-
-def _fixtures(*, has_generator: bool) -> str:
-    run = f"RUN {_SET_TIMES}"
-    copy = ""
-    if has_generator:
-        copy = f"COPY {GENERATOR} /{GENERATOR}\n"
-        run = f"RUN {_RUN_GENERATOR} \\\n && {_SET_TIMES}"
-    return (
-        f"FROM toolchain AS fixtures\n{copy}USER {USER}\nWORKDIR /app\n"
-        f"COPY --chown={USER}:{USER} {FILES_FOLDER}/ /app/\n{run}\n"
-    )
 
 
 def environment_files(recipe: Recipe, manifest: ManifestReply, base: str) -> dict[str, bytes]:

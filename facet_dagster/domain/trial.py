@@ -21,6 +21,9 @@ class Limits(Value):
     entries: int = 20_000
 
 
+CANNOT_START = 126
+
+
 class End(StrEnum):
     """How a program ended. Engine trouble is not here: it is a SandboxError."""
 
@@ -41,6 +44,11 @@ class ExecResult(Value):
     @property
     def ok(self) -> bool:
         return self.end is End.EXITED and self.exit_code == 0
+
+    @property
+    def never_started(self) -> bool:
+        """The image is such that nothing ran: its user, its folder or the program is not there."""
+        return self.exit_code == CANNOT_START and self.seconds == 0.0
 
 
 class CheckResult(Value):

@@ -14,13 +14,13 @@ from facet_dagster.domain.dockerfile import environment_executables, environment
 from facet_dagster.domain.environment import BuildAttempt, Environment, SourceFile
 from facet_dagster.domain.outcome import Component, Reason
 from facet_dagster.domain.task import Certificate, Draft, Task
-from facet_dagster.domain.trial import End
+from facet_dagster.domain.trial import End, TrialKind
 from facet_dagster.ports import BuildContext, Built
 from facet_dagster.stages.task.certify import certify
 from facet_dagster.stages.task.images import images
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.repair import finish
-from facet_dagster.stages.task.validate import first_validation
+from facet_dagster.stages.task.validate import first_validation, solve_sh, trials_of
 from tests.fixtures import task_example as example
 
 pytestmark = pytest.mark.docker
@@ -78,6 +78,23 @@ def test_a_sound_task_refuses_e0_accepts_the_solution_and_is_certified(
     assert isinstance(outcome.value, Certificate)
     assert (outcome.value.oracle, outcome.value.baseline) == ((1, 1, 1), (0, 0))
     assert "tests/e0/data/sales.csv" in unpack(store.get(outcome.value.package))
+
+
+def test_the_packaged_image_and_the_shared_one_judge_alike(environment: Environment, sandbox: DockerSandbox) -> None:
+    """Also to a verifier that looks at its own folder: names, modes, owners and contents are the same."""
+    look = (
+        'import os\nseen = []\nfor folder, _, names in os.walk("/tests"):\n    for name in [".", *names]:\n'
+        "        path = os.path.join(folder, name)\n        status = os.stat(path)\n"
+        "        seen.append((path, status.st_mode, status.st_uid, status.st_gid))\nassert not seen, sorted(seen)[:6]"
+    )
+    draft = example.draft(environment.image or "", verifier=example.with_check(13, body=look))
+    found = []
+    for packaged in (False, True):
+        with trials_of(draft, environment, sandbox=sandbox, limits=TaskLimits.of(60), packaged=packaged) as bench:
+            found.append([bench.run(kind, solve_sh(draft)) for kind in TrialKind])
+    shared, packed = ([(trial.reward, trial.checks) for trial in trials] for trials in found)
+    assert shared == packed
+    assert "test.sh" in shared[1][1][12].message or "checks.py" in shared[1][1][12].message
 
 
 def test_wrong_work_is_refused_with_the_checks_that_saw_it(environment: Environment, sandbox: DockerSandbox) -> None:
@@ -176,7 +193,9 @@ def test_a_wrong_solution_is_repaired_on_evidence_and_everything_is_judged_again
 def test_the_verifier_image_goes_and_the_environment_image_stays(
     environment: Environment, sandbox: DockerSandbox
 ) -> None:
-    with images(example.draft(environment.image or ""), environment, sandbox=sandbox, limits=TaskLimits.of(60)) as both:
+    with images(
+        example.draft(environment.image or ""), environment, sandbox=sandbox, limits=TaskLimits.of(60), packaged=True
+    ) as both:
         assert sandbox.image(both.verifier) is not None
     assert sandbox.image(both.verifier) is None
     assert sandbox.image(both.environment) is not None

@@ -82,7 +82,7 @@ def _trials(task: Task, sandbox: Sandbox, limits: TaskLimits) -> tuple[list[Tria
     trials: list[Trial] = []
     facts: list[Fact] = []
     draft = task.draft
-    with trials_of(draft, task.environment, sandbox=sandbox, limits=limits) as bench:
+    with trials_of(draft, task.environment, sandbox=sandbox, limits=limits, packaged=True) as bench:
         for kind in kinds:
             repeat = sum(trial.kind is kind for trial in trials)
             trials.append(bench.run(kind, solve_sh(draft)))

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from facet_dagster.domain.dockerfile import environment_executables, environment_files
+from facet_dagster.domain.archive import pack
+from facet_dagster.domain.dockerfile import (
+    DOCKERFILE,
+    bare_verifier_dockerfile,
+    environment_executables,
+    environment_files,
+)
 from facet_dagster.domain.environment import WORKDIR, Environment, Service
 from facet_dagster.domain.task import Draft
 from facet_dagster.errors import SandboxError
@@ -18,29 +24,53 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Images:
-    """Where the work is done, beside which services, and where it is judged."""
+    """Where the work is done, beside which services, and where it is judged.
+
+    ``tests`` is the archive of /tests where the verifier's image does not hold it. ``e0`` is the archive of /app
+    as the environment's image holds it: what a program that does nothing leaves.
+    """
 
     environment: str
     verifier: str
     services: tuple[Service, ...] = ()
+    tests: bytes | None = None
+    e0: bytes | None = None
 
 
 @contextmanager
-def images(draft: Draft, environment: Environment, *, sandbox: Sandbox, limits: TaskLimits) -> Iterator[Images]:
-    """Both images of a draft. The verifier's is built from the draft's tests/ folder and removed at the end.
+def images(
+    draft: Draft, environment: Environment, *, sandbox: Sandbox, limits: TaskLimits, packaged: bool = False
+) -> Iterator[Images]:
+    """Both images of a draft for the block.
 
+    ``packaged``: the verifier's image is the package's own, built from the draft's tests/ folder and removed at
+    the end. Otherwise the same files are put into the image that all verifiers share, which saves a build.
     Both Dockerfiles are ours, and the environment was built before, so a build that fails now is trouble
     of the machine: SandboxError.
     """
     with environment_image(environment, sandbox, limits) as work:
-        context = verifier_context(draft, e0_archive(work, sandbox), environment.base_image)
+        e0 = e0_archive(work, sandbox)
+        tests = verifier_context(draft, e0, environment.base_image)
+        context = (
+            tests
+            if packaged
+            else BuildContext({DOCKERFILE: bare_verifier_dockerfile(environment.base_image, ()).encode()})
+        )
         judge = ""
         try:
             with _held(lambda: _built(context, "verifier", environment.seed, sandbox, limits), sandbox) as judge:
-                yield Images(work, judge, environment.recipe.services)
+                services = environment.recipe.services
+                if packaged:
+                    yield Images(work, judge, services)
+                else:
+                    yield Images(work, judge, services, pack(tests.files, executable=tests.executable), e0)
         finally:
-            if judge:
+            if judge and packaged:
                 sandbox.remove_image(judge)
+
+
+def _bare(base_image: str) -> BuildContext:
+    return BuildContext({DOCKERFILE: bare_verifier_dockerfile(base_image, ()).encode()})
 
 
 @contextmanager

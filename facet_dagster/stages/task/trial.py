@@ -13,7 +13,7 @@ from facet_dagster.domain.environment import WORKDIR
 from facet_dagster.domain.facts import CheckFact, Fact, TrialFact
 from facet_dagster.domain.outcome import Value
 from facet_dagster.domain.task import CollectCommand
-from facet_dagster.domain.trial import CheckResult, ExecResult, Limits, Trial, TrialKind
+from facet_dagster.domain.trial import CheckResult, End, ExecResult, Limits, Trial, TrialKind
 from facet_dagster.ports import Put, Run, Sandbox
 from facet_dagster.stages.task import live
 from facet_dagster.stages.task.images import Images
@@ -40,6 +40,7 @@ class Conditions:
 
 
 PLAIN = Conditions()
+_NOTHING = ExecResult(end=End.EXITED, exit_code=0, output="", seconds=0.0)
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,12 @@ class Trials:
         )
 
     def work(self, solve_sh: bytes | None, conditions: Conditions = PLAIN) -> Work:
-        """Run a solution, or nothing, in the environment."""
+        """Run a solution, or nothing, in the environment.
+
+        Where nothing runs, and no services, /app stays as the image holds it: what is known of it needs no container.
+        """
+        if solve_sh is None and self.images.e0 is not None and not self.images.services:
+            return Work(_NOTHING, Left(self.images.e0))
         run = self._work(solve_sh, conditions)
         if self.images.services:
             done = live.work(run, self.images.services, self.collect, self.sandbox)
@@ -142,11 +148,14 @@ class Trials:
             user="root",
             workdir=WORKDIR,
             env={**JUDGE_ENV, **conditions.env, **shuffle},
-            put=_artifacts(left),
+            put=(*_artifacts(left), *self._tests()),
             outbox=(LOGS,),
             limits=self._limits(self.limits.verifier_seconds, conditions),
             attempt=self.attempt,
         )
+
+    def _tests(self) -> tuple[Put, ...]:
+        return () if self.images.tests is None else (Put("/tests", self.images.tests),)
 
     def _limits(self, seconds: float, conditions: Conditions) -> Limits:
         limits = self.limits.container(seconds)

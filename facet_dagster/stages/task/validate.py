@@ -89,9 +89,11 @@ def validate(
 
 
 @contextmanager
-def trials_of(draft: Draft, environment: Environment, *, sandbox: Sandbox, limits: TaskLimits) -> Iterator[Trials]:
-    """Where the trials of a draft are done; its images are there for the block. Raises SandboxError."""
-    with images(draft, environment, sandbox=sandbox, limits=limits) as both:
+def trials_of(
+    draft: Draft, environment: Environment, *, sandbox: Sandbox, limits: TaskLimits, packaged: bool = False
+) -> Iterator[Trials]:
+    """Where the trials of a draft are done; its images are there for the block: see ``images``. Raises SandboxError."""
+    with images(draft, environment, sandbox=sandbox, limits=limits, packaged=packaged) as both:
         yield Trials(both, sandbox, limits, draft.seed, draft.collect, draft.round)
 
 
@@ -144,6 +146,13 @@ def classify_oracle(trial: Trial) -> Rejection | None:
     if dead := classify_services(trial):
         return dead
     program = trial.solution
+    if program is not None and program.never_started:
+        return reject(
+            Reason.TASK_SOLUTION_CRASHED,
+            "No program can start in the environment.",
+            component=Component.ENVIRONMENT,
+            **_program(program),
+        )
     if program is not None and not program.ok:
         return _program_rejection(program, "solve.sh", Component.SOLUTION, failing(trial))
     broken = classify_verifier(trial)

@@ -129,7 +129,7 @@ def test_facts_name_the_draft_and_every_check() -> None:
 
 def test_the_verifier_image_is_built_from_the_tests_folder_and_removed() -> None:
     sandbox = bench(sound)
-    with images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS) as both:
+    with images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS, packaged=True) as both:
         assert sandbox.image(both.verifier) is not None
     assert sandbox.image(both.verifier) is None
     assert sandbox.image(both.environment) is not None
@@ -141,7 +141,7 @@ def test_the_verifier_image_is_removed_also_when_a_trial_breaks_off() -> None:
     sandbox = bench(sound)
     with (
         pytest.raises(SandboxError),
-        images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS) as both,
+        images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS, packaged=True) as both,
     ):
         raise SandboxError("engine gone")
     assert sandbox.image(both.verifier) is None
@@ -149,8 +149,8 @@ def test_the_verifier_image_is_removed_also_when_a_trial_breaks_off() -> None:
 
 def test_two_seeds_with_the_same_verifier_do_not_take_it_from_each_other() -> None:
     sandbox = bench(sound)
-    with images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS) as one:
-        with images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS) as other:
+    with images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS, packaged=True) as one:
+        with images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS, packaged=True) as other:
             assert one == other
         assert sandbox.image(one.verifier) is not None
     assert sandbox.image(one.verifier) is None
@@ -168,7 +168,7 @@ def test_a_verifier_image_that_vanishes_before_its_first_use_is_built_again() ->
 
     with (
         mock.patch.object(sandbox, "build", unlucky),
-        images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS) as both,
+        images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS, packaged=True) as both,
     ):
         assert sandbox.image(both.verifier) is not None
     assert next(vanish, None) is None
@@ -179,7 +179,7 @@ def test_an_image_of_ours_that_does_not_build_is_trouble_of_the_machine(mark: st
     sandbox = MemorySandbox(failures={mark: BuildFailed("RUN apt-get", 100, "no mirror", 1.0)})
     with (
         pytest.raises(SandboxError, match="no mirror") as caught,
-        images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS),
+        images(example.draft(), example.environment(), sandbox=sandbox, limits=LIMITS, packaged=True),
     ):
         pass
     assert caught.value.transient
@@ -191,7 +191,7 @@ def test_an_image_without_a_work_directory_is_never_an_empty_e0() -> None:
     assert isinstance(environment.e0, E0)
     with (
         pytest.raises(SandboxError, match="has no /app"),
-        images(example.draft(), environment, sandbox=sandbox, limits=LIMITS),
+        images(example.draft(), environment, sandbox=sandbox, limits=LIMITS, packaged=True),
     ):
         pass
 

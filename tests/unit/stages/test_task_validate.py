@@ -99,7 +99,7 @@ def test_a_broken_rule_is_found_without_any_trial() -> None:
 def test_the_oracle_is_not_run_when_the_baseline_decides() -> None:
     sandbox = judge(GOOD, GOOD)
     task, _ = validated(sandbox)
-    assert len(sandbox.runs) == 2
+    assert len(sandbox.runs) == 1
     assert task.validations[0].oracle is None
 
 
@@ -137,7 +137,7 @@ def test_every_trial_and_check_is_a_fact() -> None:
 def test_an_environment_in_which_nothing_runs_is_blamed() -> None:
     sandbox = MemorySandbox(
         lambda run: (
-            ended(126, "no user agent", collected={"/app": None})
+            ended(126, "no user agent", seconds=0.0, collected={"/app": None})
             if run.user == "agent"
             else ended(collected={"/logs/verifier": results(E0_STATUSES)})
         )
