@@ -8,6 +8,7 @@ from facet_dagster.domain.trial import Limits
 
 # What a script run as root needs to install files, change owners and become another user.
 ROOT_CAPABILITIES = ("CHOWN", "SETUID", "SETGID", "DAC_OVERRIDE", "FOWNER")
+SHARED_MEMORY = 64 * 1024 * 1024
 _ROOT_NAMES = frozenset({"", "0", "root"})
 
 
@@ -32,6 +33,7 @@ def host_config(limits: Limits, *, user: str, network: str, cpus: int) -> dict[s
         "MemorySwap": limits.memory,
         "NanoCpus": int(min(limits.cpus, cpus) * 1e9),
         "PidsLimit": limits.pids,
+        "ShmSize": SHARED_MEMORY,  # /dev/shm, in memory and counted as such
         "Ulimits": [
             {"Name": "fsize", "Soft": limits.disk, "Hard": limits.disk},
             {"Name": "core", "Soft": 0, "Hard": 0},

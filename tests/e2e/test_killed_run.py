@@ -134,21 +134,26 @@ def test_nothing_is_left_on_the_engine(story: Story) -> None:
     assert not [owner for owner in left if is_dead(owner)]
 
 
+def started(home: Installation) -> subprocess.Popen[str]:
+    """A run in a session of its own, so that signals reach it and not us."""
+    return subprocess.Popen(
+        [str(FACET), *RUN[:-1]],
+        env=home.environment(),
+        cwd=home.home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
 def test_an_interrupt_ends_what_is_in_flight_and_keeps_it() -> None:
     """As after Ctrl-C: no answer that was on its way is asked for again."""
     with HandmadeModel(seconds=2.0) as model:
         settings = {"FACET_MODEL": "openai/handmade", "FACET_API_BASE": model.api_base, "FACET_API_KEY": "sk-none"}
         for home in installation(**settings):
             home.json("ingest", str(SKILLS))
-            process = subprocess.Popen(
-                [str(FACET), *RUN[:-1]],
-                env=home.environment(),
-                cwd=home.home,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
+            process = started(home)
             while sum(PROBE not in question for question, _, _ in model.asked) < 6:
                 assert process.poll() is None
                 time.sleep(0.1)
@@ -170,15 +175,7 @@ def test_sigterm_ends_the_trials_in_flight(monkeypatch: pytest.MonkeyPatch) -> N
         settings = {"FACET_MODEL": "openai/handmade", "FACET_API_BASE": model.api_base, "FACET_API_KEY": "sk-none"}
         for home in installation(**settings):
             home.json("ingest", str(SKILLS))
-            process = subprocess.Popen(
-                [str(FACET), *RUN[:-1]],
-                env=home.environment(),
-                cwd=home.home,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
+            process = started(home)
             with closing(docker.APIClient(version="auto", **docker.utils.kwargs_from_env())) as api:
                 while not (trials := _trials(api, process.pid)):
                     assert process.poll() is None

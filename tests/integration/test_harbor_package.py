@@ -49,6 +49,19 @@ def harbor(tool: HarborTool, *argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*tool.argv, *argv], env=env, capture_output=True, text=True, timeout=500, check=False)
 
 
+def judged(tool: HarborTool, package: Path, folder: Path, agent: str, reward: float) -> Path:
+    """The folder of the one trial, whose reward is as expected."""
+    where = ["-p", str(package), "-o", str(folder), "--job-name", agent]
+    environment = ["-e", "facet_harbor.offline:OfflineDockerEnvironment"]
+    done = harbor(tool, "run", *where, "-a", agent, *environment, "-n", "1", "-q", "-y")
+    found = list(folder.glob("*/*__*/result.json"))
+    assert len(found) == 1, done.stdout + done.stderr
+    result = json.loads(found[0].read_text())
+    assert result["exception_info"] is None, result["exception_info"]
+    assert result["verifier_result"]["rewards"] == {"reward": reward}
+    return found[0].parent
+
+
 def test_harbor_lint_finds_nothing(tool: HarborTool, package: Path) -> None:
     done = harbor(tool, "lint", str(package), "--json")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -58,15 +71,8 @@ def test_harbor_lint_finds_nothing(tool: HarborTool, package: Path) -> None:
 def test_harbor_gives_the_reward_that_our_trials_give(
     tool: HarborTool, package: Path, tmp_path: Path, agent: str, reward: float
 ) -> None:
-    where = ["-p", str(package), "-o", str(tmp_path), "--job-name", agent]
-    environment = ["-e", "facet_harbor.offline:OfflineDockerEnvironment"]
-    done = harbor(tool, "run", *where, "-a", agent, *environment, "-n", "1", "-q", "-y")
-    results = [json.loads(path.read_text()) for path in tmp_path.glob("*/*__*/result.json")]
-    assert len(results) == 1, done.stdout + done.stderr
-    assert results[0]["exception_info"] is None, results[0]["exception_info"]
-    assert results[0]["verifier_result"]["rewards"] == {"reward": reward}
-    checks = json.loads(next(tmp_path.glob("*/*__*/verifier/checks.json")).read_text())
-    assert len(checks) == len(example.CHECKS)
+    trial = judged(tool, package, tmp_path, agent, reward)
+    assert len(json.loads((trial / "verifier/checks.json").read_text())) == len(example.CHECKS)
 
 
 @pytest.fixture(scope="module")
@@ -97,14 +103,6 @@ def test_harbor_lint_finds_nothing_in_a_task_with_a_service(tool: HarborTool, se
 def test_harbor_starts_the_service_and_judges_its_live_state(
     tool: HarborTool, service_package: Path, tmp_path: Path, agent: str, reward: float
 ) -> None:
-    where = ["-p", str(service_package), "-o", str(tmp_path), "--job-name", agent]
-    environment = ["-e", "facet_harbor.offline:OfflineDockerEnvironment"]
-    done = harbor(tool, "run", *where, "-a", agent, *environment, "-n", "1", "-q", "-y")
-    results = [json.loads(path.read_text()) for path in tmp_path.glob("*/*__*/result.json")]
-    assert len(results) == 1, done.stdout + done.stderr
-    assert results[0]["exception_info"] is None, results[0]["exception_info"]
-    assert results[0]["verifier_result"]["rewards"] == {"reward": reward}
-    statuses = {
-        c["id"]: c["status"] for c in json.loads(next(tmp_path.glob("*/*__*/verifier/checks.json")).read_text())
-    }
+    trial = judged(tool, service_package, tmp_path, agent, reward)
+    statuses = {c["id"]: c["status"] for c in json.loads((trial / "verifier/checks.json").read_text())}
     assert statuses["C3"] == "pass", "what the collect commands saw reached the verifier"
