@@ -30,7 +30,12 @@ from facet_dagster.settings import Settings
 
 DEFAULT = "default"
 # Calls that judge what another call wrote, and whose work they judge.
-JUDGED_BY = {"judge": "hypotheses"}
+JUDGED_BY = {
+    "judge": "hypotheses",
+    "semantic_mutants": "verifier",
+    "second_solution": "solution",
+    "triage_refusal": "verifier",
+}
 
 
 class Price(Value):
