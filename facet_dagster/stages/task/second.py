@@ -6,8 +6,6 @@ written nowhere is a rejection of the task.
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,12 +16,13 @@ from facet_dagster.domain.facts import AttemptFact, Fact
 from facet_dagster.domain.findings import Probe
 from facet_dagster.domain.outcome import Component, Reason, Rejection, reject
 from facet_dagster.domain.second import SecondReply, TriageReply, other_language, quoted, solvers_fault
-from facet_dagster.domain.task import Task, VerifierReply
+from facet_dagster.domain.task import Task
 from facet_dagster.domain.trial import CheckResult
 from facet_dagster.errors import InvariantError, MalformedReply
 from facet_dagster.ports import LLM, ArtifactStore
 from facet_dagster.stages.task.draft import keep, rules_text
-from facet_dagster.stages.task.render import body, helpers, markdown, parsed, script
+from facet_dagster.stages.task.render import body, markdown, script
+from facet_dagster.stages.task.sources import used_sources, wrong_outputs
 from facet_dagster.stages.task.trial import Judgement, Left, Trials, Work
 
 STAGE = "certificate"
@@ -212,35 +211,6 @@ def _triage_variables(task: Task, answer: Answered) -> dict[str, Any]:
         ],
         "helpers": "\n\n".join(sources.values()),
     }
-
-
-def used_sources(checks: Sequence[str], verifier: VerifierReply) -> dict[str, str]:
-    """Name -> source of every helper that the checks use, directly or through another."""
-    tree = parsed(helpers(verifier))
-    known = {name: ast.unparse(node) for node in (tree.body if tree else ()) for name in _names(node)}
-    open_texts = [body(check) for check in verifier.checks if check.id in checks]
-    used: set[str] = set()
-    while open_texts:
-        words = set(re.findall(r"\w+", open_texts.pop()))
-        new = words & set(known) - used
-        used |= new
-        open_texts += [known[name] for name in sorted(new)]
-    return {name: source for name, source in known.items() if name in used}
-
-
-def _names(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [target.id for target in targets if isinstance(target, ast.Name)]
-
-
-def wrong_outputs(failed: Sequence[str], outputs: Sequence[str], verifier: VerifierReply) -> tuple[str, ...]:
-    """Outputs that the failed checks look at; all of them when none is named."""
-    bodies = [body(check) for check in verifier.checks if check.id in failed]
-    text = "\n".join([*bodies, *used_sources(failed, verifier).values()])
-    named = tuple(path for path in outputs if path.rpartition("/")[2] in text)
-    return named or tuple(outputs)
 
 
 def _seen_by_solver(task: Task, answer: Answered) -> dict[str, Any]:
