@@ -14,8 +14,8 @@ from facet_dagster.domain.python_source import parse
 
 FEWEST, MOST = 8, 14
 PLACE_CHARS = 800
-# A program in a here-document; a quoted word keeps bash's hands off it.
-_PYTHON = re.compile(r"^[^\n#]*\bpython3?\b[^\n]*<<-?[ \t]*['\"]?(\w+)['\"]?[^\n]*\n(.*?)^\t*\1$", re.M | re.S)
+_OPENING = re.compile(r"""<<-?[ \t]*(['"]?)(\w+)\1""")
+_PYTHON = re.compile(r"\bpython3?\b")
 
 
 class SemanticMutant(Value):
@@ -126,7 +126,25 @@ def _superfluous(text: str, mutant: SemanticMutant, usable: Sequence[Usable]) ->
 
 def programs(script: str) -> list[str]:
     """The Python programs that a script holds in here-documents."""
-    return [match[2] for match in _PYTHON.finditer(script)]
+    return _parts(script)[1]
+
+
+def _parts(script: str) -> tuple[list[str], list[str]]:
+    """The script's lines outside of Python programs, and those programs."""
+    lines, outer, inner = script.split("\n"), [], []
+    closing = {line.lstrip("\t"): number for number, line in enumerate(lines)}  # the last line of each kind
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        outer.append(line)
+        at += 1
+        opened = _OPENING.search(line) if _PYTHON.search(line.partition("#")[0]) else None
+        if opened is None or closing.get(opened[2], -1) < at:
+            continue
+        end = next(n for n in range(at, len(lines)) if lines[n].lstrip("\t") == opened[2])
+        inner.append("".join(f"{text}\n" for text in lines[at:end]))
+        at = end
+    return outer, inner
 
 
 def _syntax_error(source: str) -> str:
@@ -141,10 +159,9 @@ def _syntax_error(source: str) -> str:
 
 def _meaning(script: str) -> tuple[str, ...]:
     """The script without what does nothing: comments, blank lines, the layout of its Python."""
-    inner = [_tree(source) for source in programs(script)]
-    outer = _PYTHON.sub(lambda match: match[0].partition("\n")[0], script)
-    lines = (line.strip() for line in outer.split("\n"))
-    return (*(line for line in lines if line and not line.startswith("#")), *inner)
+    outer, inner = _parts(script)
+    lines = (line.strip() for line in outer)
+    return (*(line for line in lines if line and not line.startswith("#")), *map(_tree, inner))
 
 
 def _tree(source: str) -> str:

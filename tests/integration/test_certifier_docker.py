@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,10 +16,13 @@ from facet_dagster.domain.archive import pack
 from facet_dagster.domain.dockerfile import environment_executables, environment_files
 from facet_dagster.domain.e0 import e0_from_archive
 from facet_dagster.domain.environment import BuildAttempt, Environment, SourceFile
+from facet_dagster.domain.facts import ArtifactFact
 from facet_dagster.domain.outcome import Component, Reason
+from facet_dagster.domain.second import SecondReply
+from facet_dagster.domain.semantic import MutantsReply
 from facet_dagster.domain.task import Task, VerifierReply
 from facet_dagster.ports import BuildContext, Built
-from facet_dagster.stages.task.examine import Examined, examine
+from facet_dagster.stages.task.examine import Examined, examine, examine_again
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.validate import first_validation, trials_of
 from tests.fixtures import task_example as example
@@ -79,8 +83,9 @@ def examined(
     mutants: list[dict[str, Any]] = MUTANTS[:3],
     solutions: tuple[dict[str, Any], ...] = (second(),),
     triages: tuple[dict[str, Any], ...] = (),
+    again: bool = False,
 ) -> Examined:
-    """Of a task that is valid: both trials of the paper say so."""
+    """Of a task that is valid: both trials of the paper say so. ``again``: the probes are those without a model."""
     draft = example.draft(environment.image or "", verifier=verifier)
     outcome = first_validation(draft, environment, example.SCENARIO, sandbox=sandbox, trial_seconds=60)
     task = outcome.value
@@ -90,7 +95,14 @@ def examined(
     llm = ScriptedLLM({**asked, "triage_refusal": list(triages)})
     store = MemoryArtifactStore()
     with trials_of(draft, environment, sandbox=sandbox, limits=LIMITS) as trials:
-        return examine(task, example.SCENARIO, llm=llm, trials=trials, store=store)
+        result = examine(task, example.SCENARIO, llm=llm, trials=trials, store=store)
+        if again:
+            kept = {fact.kind: store.get(fact.sha256) for fact in result.facts if isinstance(fact, ArtifactFact)}
+            written = MutantsReply.model_validate_json(kept["semantic_mutants"])
+            other = SecondReply.model_validate_json(kept["second_solution"])
+            probes = examine_again(task, example.SCENARIO, written, other, trials=trials)
+            result = replace(result, probes=probes)
+    return result
 
 
 def test_a_sound_task_kills_its_mutants_and_accepts_another_solution(
@@ -163,3 +175,15 @@ def test_a_program_that_fails_is_asked_for_again_with_what_it_said(
     assert result.rejection is None
     assert [p.ok for p in result.probes if p.kind == "second"] == [True, True]
     assert result.probes[-1].reward == 1
+
+
+def test_what_was_kept_gives_the_same_verdicts_without_a_model(
+    environment: Environment, sandbox: DockerSandbox
+) -> None:
+    result = examined(environment, sandbox, mutants=MUTANTS[:3], again=True)
+    assert [(p.id, p.reward, p.failed) for p in result.probes] == [
+        ("M1", 0, ("C9", "C11")),
+        ("M2", 0, ("C11",)),
+        ("M3", 0, ("C10",)),
+        ("S1", 1, ()),
+    ]

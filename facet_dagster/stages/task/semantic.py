@@ -6,9 +6,9 @@ any other is one of the verifier.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from facet_dagster.domain.archive import Member, pack_members, unpack
@@ -29,7 +29,7 @@ from facet_dagster.stages.task.validate import solve_sh
 
 STAGE = "certificate"
 CALL = "semantic_mutants"
-SHOWN_PATHS, DIFF_BYTES, DIFF_CHARS = 5, 65_536, 1_200
+SHOWN_PATHS, SHOWN_LINES, DIFF_BYTES, DIFF_CHARS = 5, 6, 65_536, 1_200
 
 
 @dataclass(frozen=True)
@@ -122,10 +122,14 @@ def _fact(seed: str, attempt: int, found: Sorted, artifact: str) -> AttemptFact:
 
 @dataclass(frozen=True)
 class Difference:
-    """``paths`` of which content, type, target or presence differs, and the first differing ``lines``."""
+    """``paths`` of which content, type, target or presence differs, and the first differing ``lines``.
+
+    ``unsteady``: the solution itself leaves another content there each time, so that nothing follows from it.
+    """
 
     paths: tuple[str, ...]
     lines: str
+    unsteady: tuple[str, ...] = ()
 
 
 def try_mutants(
@@ -133,8 +137,10 @@ def try_mutants(
 ) -> Tried:
     """Run each of them and judge what it leaves. ``oracle`` is what the solution leaves; it is run when not given.
 
+    When one survives the solution is run once more, to see where its own result is not the same each time.
     Raises SandboxError.
     """
+    unsteady: tuple[str, ...] | None = None
     probes: list[Probe] = []
     survivors: list[tuple[SemanticMutant, Probe, Difference]] = []
     for one in mutants:
@@ -142,7 +148,9 @@ def try_mutants(
         probes.append(probe)
         if not probe.ok:
             oracle = oracle or trials.work(solve_sh(draft)).left
-            survivors.append((one.mutant, probe, difference(oracle, left)))
+            if unsteady is None:
+                unsteady = difference(oracle, trials.work(solve_sh(draft)).left).paths
+            survivors.append((one.mutant, probe, difference(oracle, left, unsteady)))
     told = {one.mutant.discriminator for one, p in zip(mutants, probes, strict=True) if p.ok and not p.crashed}
     rows = {d.id: d.row for d in scenario.reconstruction.discriminators if d.id not in told}
     return Tried(tuple(probes), tuple(_finding(*each, rows) for each in survivors))
@@ -166,7 +174,7 @@ def _try(one: Usable, trials: Trials) -> tuple[Probe, Left]:
     return probe, work.left
 
 
-def difference(one: Left, other: Left) -> Difference:
+def difference(one: Left, other: Left, unsteady: Sequence[str] = ()) -> Difference:
     """Between two final states: in the work directory, and in what was collected from services."""
     paths: list[str] = []
     texts: list[str] = []
@@ -176,17 +184,20 @@ def difference(one: Left, other: Left) -> Difference:
         contents = unpack(old), unpack(new)
         texts += [_lines(path, *(_text(members.get(path)) for members in contents)) for path in differ[:SHOWN_PATHS]]
         paths += differ
-    return Difference(tuple(paths), "".join(texts)[:DIFF_CHARS])
+    steady = tuple(path for path in paths if path not in unsteady)
+    return Difference(steady, "".join(texts)[:DIFF_CHARS], tuple(path for path in paths if path in unsteady))
 
 
 def _text(member: Member | None) -> list[str]:
     small = member is not None and member.size <= DIFF_BYTES
-    return member.data.decode("utf-8", "replace").splitlines(keepends=True) if member and small else []
+    return member.data.decode("utf-8", "replace").splitlines() if member and small else []
 
 
-def _lines(path: str, old: list[str], new: list[str]) -> str:
-    lines = difflib.unified_diff(old, new, f"right/{path}", f"wrong/{path}", n=0)
-    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+def _lines(path: str, old: Sequence[str], new: Sequence[str]) -> str:
+    """The first lines that differ, by position: linear, whatever a hostile program wrote."""
+    pairs = [(a, b) for a, b in zip_longest(old, new) if a != b][:SHOWN_LINES]
+    shown = [f"{sign}{line}\n" for pair in pairs for sign, line in zip("-+", pair, strict=True) if line is not None]
+    return f"{path}\n{''.join(shown)}" if shown else ""
 
 
 def _finding(mutant: SemanticMutant, probe: Probe, found: Difference, rows: Mapping[str, str]) -> Finding:
@@ -197,16 +208,21 @@ def _finding(mutant: SemanticMutant, probe: Probe, found: Difference, rows: Mapp
         "difference": found.lines,
         "row": rows.get(mutant.discriminator, ""),
     }
-    component, what = Component.VERIFIER, f"The verifier accepts another {', '.join(found.paths[:SHOWN_PATHS])}."
-    if probe.reward is None:
-        what = "The verifier gave no valid reward for the result."
-    elif not found.paths:
-        component, what = (
-            Component.ENVIRONMENT,
-            "Equivalent on this data: no row tells this reading from the right one.",
-        )
-    decides = component is Component.VERIFIER or mutant.discriminator in rows
+    told = mutant.discriminator not in rows
+    component, what, decides = _verdict(probe, found, told=told)
     return Finding(probe=probe.id, component=component, what=what, decides=decides, evidence=evidence)
+
+
+def _verdict(probe: Probe, found: Difference, *, told: bool) -> tuple[Component, str, bool]:
+    """The blamed component, why, and whether this alone refuses the task."""
+    if probe.reward is None:
+        return Component.VERIFIER, "The verifier gave no valid reward for the result.", True
+    if found.paths:
+        return Component.VERIFIER, f"The verifier accepts another {', '.join(found.paths[:SHOWN_PATHS])}.", True
+    if found.unsteady:
+        text = f"The solution leaves another {found.unsteady[0]} each time: this mutant tells nothing."
+        return Component.VERIFIER, text, False
+    return Component.ENVIRONMENT, "Equivalent on this data: no row tells this reading from the right one.", not told
 
 
 def survived(tried: Tried) -> Rejection | None:

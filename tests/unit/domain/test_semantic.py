@@ -82,3 +82,8 @@ def test_what_is_too_many_goes_unless_a_discriminator_needs_it() -> None:
 def test_programs_in_here_documents_are_seen() -> None:
     assert programs(SCRIPT) == ["# Rule 1.\nlimit = 3\nprint(limit >= 3)\n"]
     assert programs("cat <<'X'\nnot = python (\nX\n") == []
+
+
+def test_a_script_made_of_openings_is_read_in_good_time() -> None:
+    assert programs("python3 <<a " * 4_000 + "\n" + "python3 <<a\n" * 4_000) == []
+    assert programs("python3 <<-'A'\nx = 1\n\tA\npython3 - <<B\nB\n") == ["x = 1\n", ""]

@@ -166,6 +166,19 @@ def test_an_equal_state_decides_nothing_where_another_mutant_shows_that_the_row_
     assert survived(result) is None
 
 
+def test_a_solution_that_is_not_the_same_each_time_proves_nothing() -> None:
+    stamps = iter(range(99))
+
+    def work(_: str) -> RunOutcome:
+        return ended(collected={"/app": pack({"app/done": f"{next(stamps)}".encode()}, folders=("app",))})
+
+    result = tried(lambda _: GOOD, work, ids=("M1",))
+    assert [(finding.decides, finding.what) for finding in result.findings] == [
+        (False, "The solution leaves another app/done each time: this mutant tells nothing.")
+    ]
+    assert survived(result) is None
+
+
 def test_a_verifier_that_breaks_on_a_mutant_is_a_finding() -> None:
     result = tried(lambda _: ended(1, "killed"), ids=("M1",))
     assert result.probes[0].reward is None
