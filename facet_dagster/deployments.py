@@ -9,7 +9,7 @@
         deployments:                                                         # several endpoints of one model
           - {model: azure/gpt-5-mini, api_base: https://one.example.com, key_env: AZURE_ONE, weight: 3, rpm: 500}
           - {model: azure/gpt-5-mini, api_base: https://two.example.com, key_file: /run/secrets/two}
-    calls: {default: author, judge: small}
+    calls: {default: author, judge: small, semantic_mutants: small, second_solution: small, triage_refusal: small}
 
 Keys stand in the environment or in secret files, never in this file.
 """
@@ -30,7 +30,12 @@ from facet_dagster.settings import Settings
 
 DEFAULT = "default"
 # Calls that judge what another call wrote, and whose work they judge.
-JUDGED_BY = {"judge": "hypotheses"}
+JUDGED_BY = {
+    "judge": "hypotheses",
+    "semantic_mutants": "verifier",
+    "second_solution": "solution",
+    "triage_refusal": "verifier",
+}
 
 
 class Price(Value):

@@ -25,6 +25,9 @@ STAGE_OF = {
     "solution": "task_draft",
     "verifier": "task_draft",
     "repair_task": "task",
+    "semantic_mutants": "certificate",
+    "second_solution": "certificate",
+    "triage_refusal": "certificate",
 }
 
 

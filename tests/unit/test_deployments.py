@@ -102,6 +102,14 @@ def test_a_judge_of_the_authors_family_is_warned_about(tmp_path: Path) -> None:
     assert load(tmp_path, other, AZURE_ONE="k").warnings() == []
 
 
+def test_a_certifier_of_the_authors_family_is_warned_about(tmp_path: Path) -> None:
+    calls = "calls: {default: author, semantic_mutants: CERT, second_solution: CERT, triage_refusal: CERT}"
+    models = "models: {author: {model: openai/gpt-5}, small: {model: openai/gpt-5-mini}, other: {model: x/qwen-3}}\n"
+    said = load(tmp_path, models + calls.replace("CERT", "small")).warnings()
+    assert [text.partition(" ")[0] for text in said] == ["semantic_mutants", "second_solution", "triage_refusal"]
+    assert load(tmp_path, models + calls.replace("CERT", "other")).warnings() == []
+
+
 def test_an_empty_variable_overrules_a_line_of_the_env_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".env").write_text("FACET_MODELS=models.yaml\nFACET_RECORD=tape.jsonl\n")
     assert Settings(_env_file=tmp_path / ".env").live
