@@ -86,6 +86,8 @@ def _exempt(node: ast.AST) -> Iterator[ast.AST]:
         yield node
     elif isinstance(node, ast.Expr):
         yield from [node.value] if isinstance(node.value, ast.Constant) else []
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        yield node.right  # a path
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
         yield node.left
     elif isinstance(node, ast.Call):

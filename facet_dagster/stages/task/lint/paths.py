@@ -19,13 +19,18 @@ _PATTERN = re.compile(r"[<>{}*?$\[\]…]")
 def remarks(draft: Draft, environment: Environment) -> Iterator[Problem]:
     """Both directions of the join between the instruction and what is there or has to be made."""
     present = [file.path for file in environment.e0.files] if environment.e0 else []
-    known = [*present, *draft.instruction.outputs]
+    outputs = draft.instruction.outputs
+
+    def is_known(path: str) -> bool:
+        plain = path.rstrip("/")
+        return is_output(path, outputs) or any(p == plain or p.startswith(plain + "/") for p in present)
+
     text = markdown(draft.instruction)
     for path in dict.fromkeys(match[0].rstrip(".,") for match in _PATH.finditer(text)):
-        if not _PATTERN.search(path) and not is_output(path, known):
+        if not _PATTERN.search(path) and not is_known(path):
             yield said("undeclared-path", f"The instruction names {path}, which is neither in e0 nor an output.")
     stated = f"{text}\n{rules_text(environment)}"
     module = parsed(checks_module(draft.verifier))
     for path in dict.fromkeys(app_paths(module)) if module else ():
-        if not is_output(path, known) and path.rstrip("/").rpartition("/")[2] not in stated:
+        if not is_known(path) and path.rstrip("/").rpartition("/")[2] not in stated:
             yield said("unstated-output", f"The verifier looks at {path}, which instruction and rules do not name.")

@@ -12,7 +12,7 @@ from facet_dagster.stages.task.lint.solution import COMMAND, shell_only
 
 _GAWK = re.compile(
     r"\b(gensub|asorti?|patsplit)\s*\(|\b(PROCINFO|FPAT|FIELDWIDTHS|IGNORECASE|BEGINFILE|ENDFILE)\b"
-    r"|\b(match)\s*\([^()]*,[^()]*,[^()]*\)"
+    r"|\b(match)\s*\([^;{}\n]*?,\s*/(?:[^/\\\n]|\\.)*/\s*,"
 )
 
 
