@@ -17,6 +17,7 @@ from facet_dagster.child import end_orderly, run_child
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
 from facet_dagster.cli_output import Json, err, out, say
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
+from facet_dagster.cli_task import coverage
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
 from facet_dagster.pipeline.skills import ingest as ingest_path
@@ -42,6 +43,7 @@ app.command()(cost)
 app.command()(plan)
 app.command()(reap)
 app.command()(shell)
+app.command()(coverage)
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tape_app, name="tape")
 app.add_typer(cache_app, name="cache")

@@ -20,6 +20,7 @@ _OS = frozenset(_PROCESS.split())
 _OWN_NAME = frozenset({"gzip", "os", "random"})
 _IMPORTABLE = {"os": {"chmod", "makedirs", "path"}, "random": {"Random"}}
 _CLOCK = frozenset({"now", "utcnow", "today"})
+_FILE_TIMES = frozenset({"st_mtime", "st_mtime_ns", "st_ctime", "st_atime", "getmtime", "getctime", "getatime"})
 _NO_TIME = "Every build must give the same bytes."
 
 
@@ -74,6 +75,8 @@ def _call_problems(node: ast.AST) -> Iterator[str]:
         yield f"{name} writes the clock into the file; pass mtime=0."
     if name == "gzip.open":
         yield "gzip.open writes the clock into the file; use gzip.compress(data, mtime=0)."
+    if name.endswith(".writestr") and node.args and isinstance(node.args[0], ast.Constant | ast.JoinedStr):
+        yield "writestr with a bare name writes the clock into the archive; pass zipfile.ZipInfo(name)."
 
 
 def _seeded(call: ast.Call) -> bool:
@@ -91,6 +94,8 @@ def _attribute_problems(node: ast.AST) -> Iterator[str]:
         yield f"os.{node.attr} is not allowed. {_NO_TIME}"
     if node.attr in _CLOCK:
         yield f"{owner}.{node.attr} reads the clock; write fixed dates. {_NO_TIME}"
+    if node.attr in _FILE_TIMES:
+        yield f"{node.attr} is the time of the build; write fixed dates. {_NO_TIME}"
 
 
 def _dotted(node: ast.expr) -> str:

@@ -22,9 +22,9 @@ from facet_dagster.stages.task.validate import first_validation, validate
 
 _FILES = digest([(SHIPPED / name).read_text(encoding="utf-8") for name in ("run_checks.py", "test.sh")])[:16]
 
-DRAFT_VERSION = f"1-{version('instruction', 'solution', 'verifier')}"
-VALIDATION_VERSION = f"1-{_FILES}"
-VERSION = f"1-{version('repair_task')}-{_FILES}"
+DRAFT_VERSION = f"2-{version('instruction', 'solution', 'verifier')}"
+VALIDATION_VERSION = f"2-{_FILES}"
+VERSION = f"2-{version('repair_task')}-{_FILES}"
 CERTIFICATE_VERSION = f"1-{_FILES}"
 
 __all__ = [

@@ -18,7 +18,7 @@ from facet_dagster.errors import InvariantError, MalformedReply
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import LLM, ArtifactStore
 from facet_dagster.stages.task.lint import Problem, lint_instruction, lint_solution, lint_verifier
-from facet_dagster.stages.task.render import markdown
+from facet_dagster.stages.task.render import markdown, rules_text
 
 STAGE = "task_draft"
 R = TypeVar("R", bound=BaseModel)
@@ -90,16 +90,6 @@ def shared_variables(scenario: Scenario, environment: Environment) -> dict[str, 
         # The rules stand in the prompt already: the room goes to the data.
         "e0": environment.e0.view(leave_out=rules_file),
     }
-
-
-def rules_text(environment: Environment) -> str:
-    """The whole rules file: as written in the recipe, else as captured."""
-    name = environment.recipe.rules_file
-    written = next((file.content for file in environment.recipe.files if file.path == name), None)
-    if written is not None:
-        return written
-    files = environment.e0.files if environment.e0 else ()
-    return next((file.content for file in files if file.path == f"{WORKDIR}/{name}"), "")
 
 
 def e0_digest(environment: Environment) -> str:

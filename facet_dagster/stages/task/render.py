@@ -7,6 +7,7 @@ import json
 import re
 import textwrap
 
+from facet_dagster.domain.environment import WORKDIR, Environment
 from facet_dagster.domain.python_source import parse
 from facet_dagster.domain.task import Check, InstructionReply, VerifierReply
 
@@ -43,6 +44,16 @@ def markdown(instruction: InstructionReply) -> str:
     if unnamed:
         text += "\n\nCreate these files:\n\n" + "\n".join(f"- `{path}`" for path in unnamed)
     return text.replace("\r\n", "\n") + "\n"
+
+
+def rules_text(environment: Environment) -> str:
+    """The whole rules file: as written in the recipe, else as captured."""
+    name = environment.recipe.rules_file
+    written = next((file.content for file in environment.recipe.files if file.path == name), None)
+    if written is not None:
+        return written
+    files = environment.e0.files if environment.e0 else ()
+    return next((file.content for file in files if file.path == f"{WORKDIR}/{name}"), "")
 
 
 def script(solve_sh: str) -> str:

@@ -16,7 +16,7 @@ from facet_dagster.domain.trial import End, ExecResult, Trial, TrialKind
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import Sandbox
 from facet_dagster.stages.task.images import images
-from facet_dagster.stages.task.lint import Problem, lint
+from facet_dagster.stages.task.lint import Problem, lint, lint_remarks
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.render import script
 from facet_dagster.stages.task.trial import Trials, trial_facts
@@ -59,7 +59,9 @@ def validate(
     """Both trials in fresh containers, unless the rules or the baseline decide before."""
     problems = lint(draft, scenario, environment.recipe.rules_file, services=bool(environment.recipe.services))
     if problems:
-        return Validation(round=draft.round, baseline=None, oracle=None, rejection=_policy(problems)), []
+        said = _lint_remarks(draft, environment, scenario, None)
+        refused = Validation(round=draft.round, baseline=None, oracle=None, rejection=_policy(problems), remarks=said)
+        return refused, []
     facts: list[Fact] = []
     oracle = None
     with trials_of(draft, environment, sandbox=sandbox, limits=limits) as bench:
@@ -82,7 +84,7 @@ def validate(
             baseline=baseline,
             oracle=oracle,
             rejection=rejection,
-            remarks=tuple(remarks(draft, baseline)),
+            remarks=(*remarks(draft, baseline), *_lint_remarks(draft, environment, scenario, oracle)),
         ),
         facts,
     )
@@ -112,6 +114,11 @@ def remarks(draft: Draft, baseline: Trial) -> list[str]:
         if check.status in ("fail", "error") and invariant.get(check.id, False):
             found.append(f"Check {check.id} is marked invariant but does not pass on the initial state.")
     return found
+
+
+def _lint_remarks(draft: Draft, environment: Environment, scenario: Scenario, oracle: Trial | None) -> tuple[str, ...]:
+    passed = frozenset(check.id for check in oracle.checks if check.status == "pass") if oracle else frozenset()
+    return tuple(f"{found.rule}: {found.text}" for found in lint_remarks(draft, environment, scenario, passed))[:40]
 
 
 def _policy(problems: Sequence[Problem]) -> Rejection:

@@ -126,6 +126,18 @@ def test_checks_that_contradict_their_flag_at_e0_are_remarks() -> None:
     ]
 
 
+def test_remarks_of_the_lint_stand_beside_the_verdict() -> None:
+    typed = example.draft(verifier=example.with_check(5, body='assert totals() == "2024-07-01T10:00"'))
+    unborne = {**GOOD, "C5": "fail"}
+    task, _ = validated(judge(unborne), typed)
+    assert [text.partition(" which")[0] for text in task.validations[0].remarks] == [
+        "unknown-literal: Check C5 holds 2024-07-01T10:00,"
+    ]
+    assert validated(judge(GOOD), typed)[0].validations[0].remarks == ()
+    refused = typed.model_copy(update={"solution": example.solution("curl x\n")})
+    assert len(validated(bench(sound), refused)[0].validations[0].remarks) == 1
+
+
 def test_every_trial_and_check_is_a_fact() -> None:
     outcome = first_validation(
         example.draft(), example.environment(), example.SCENARIO, sandbox=bench(sound), trial_seconds=9

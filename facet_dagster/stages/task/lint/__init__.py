@@ -1,0 +1,65 @@
+"""What is wrong with a draft before any trial: problems refuse it, remarks are kept beside its validation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from facet_dagster.domain.environment import Environment
+from facet_dagster.domain.scenario import Scenario
+from facet_dagster.domain.task import Draft
+from facet_dagster.stages.task.lint import comparisons, fixtures, literals, paths, tools
+from facet_dagster.stages.task.lint.instruction import lint_instruction
+from facet_dagster.stages.task.lint.rules import RULES, Problem, Rule, said
+from facet_dagster.stages.task.lint.solution import lint_solution
+from facet_dagster.stages.task.lint.verifier import lint_verifier
+from facet_dagster.stages.task.live import ARTIFACTS
+from facet_dagster.stages.task.render import rules_text
+
+__all__ = [
+    "RULES",
+    "Problem",
+    "Rule",
+    "lint",
+    "lint_instruction",
+    "lint_remarks",
+    "lint_solution",
+    "lint_verifier",
+]
+
+
+def lint(draft: Draft, scenario: Scenario, rules_file: str, *, services: bool = False) -> tuple[Problem, ...]:
+    """All problems of a draft, instruction first. ``services`` says that something answers on the loopback."""
+    return (
+        *lint_instruction(draft.instruction, scenario, rules_file, draft.solution),
+        *lint_solution(draft.solution, services=services),
+        *lint_verifier(draft.verifier, scenario, draft.instruction),
+        *_collect_problems(draft, services=services),
+    )
+
+
+def lint_remarks(
+    draft: Draft, environment: Environment, scenario: Scenario, passed: frozenset[str] = frozenset()
+) -> tuple[Problem, ...]:
+    """What is often a defect of a draft on this environment; it decides nothing.
+
+    ``passed`` are the ids of checks that accepted what the solution left.
+    """
+    e0 = environment.e0
+    inputs = [file.path for file in e0.files if file.type == "file"] if e0 else []
+    found = [
+        *fixtures.remarks(environment, scenario),
+        *paths.remarks(draft, environment),
+        *tools.remarks(draft.solution, e0.package_versions if e0 else {}),
+        *literals.remarks(draft, environment, passed),
+        *comparisons.remarks(draft, inputs, rules_text(environment)),
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _collect_problems(draft: Draft, *, services: bool) -> Iterator[Problem]:
+    if draft.collect and not services:
+        yield said("collect", "There are collect commands, but the environment runs no service.")
+    for command in draft.collect:
+        if ARTIFACTS not in command.command:
+            text = f"The collect command {command.command[:80]!r} writes nothing below {ARTIFACTS}."
+            yield said("collect", text)
