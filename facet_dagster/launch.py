@@ -137,7 +137,7 @@ def run_funnel(
     if history[-1].error:
         return history
     keys = sorted(fact.key for fact in ledger.find(SeedFact, batch=batch))
-    for stage in seed_stages(settings) if keys else ():
+    for stage in seed_stages(settings):
         history.append(_report(materialize, instance, stage.name, keys))
         keys = sorted(current(stage, keys, ledger))
         if stage.name == until or not keys:

@@ -39,10 +39,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         yield made
 
 
-def test_a_run_of_which_nothing_is_accepted_fails(home: Installation) -> None:
+def test_a_run_without_any_pair_fails_and_says_so(home: Installation) -> None:
     done = home.call("run", "--batch", "demo", "--until", "seed")  # the tape knows the day of this batch
     assert done.returncode == 1
-    assert "gave no accepted" in done.stderr
+    assert "Batch demo holds no seed" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 
