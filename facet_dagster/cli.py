@@ -21,10 +21,11 @@ from facet_dagster.cli_task import coverage
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
 from facet_dagster.pipeline.skills import ingest as ingest_path
-from facet_dagster.reports.funnel import Funnel, losses_text, share_text
+from facet_dagster.reports.funnel import Funnel, accepted, losses_text, share_text
 from facet_dagster.reports.funnel import funnel as funnel_report
 from facet_dagster.reports.seeds import seeds as seed_lines
 from facet_dagster.reports.tasks import tasks as task_lines
+from facet_dagster.reports.tasks import withdrawn
 from facet_dagster.reports.why import Why
 from facet_dagster.reports.why import why as why_report
 from facet_dagster.settings import Settings, load_settings
@@ -71,10 +72,11 @@ def run(
     settings = load_settings()
     batch = batch or time.strftime("%y%m%d")
     code = launch(settings, batch, seeds, until, quiet=json_)
-    report = show_funnel(settings, batch, as_json=json_)
-    if code == 0 and until == "certificate" and report.count("certified") == 0:
+    show_funnel(settings, batch, as_json=json_)
+    if code == 0 and accepted(settings, connect.open_ledger(settings), batch, until) == 0:
+        what = "task" if until == "certificate" else f"seed at stage {until}"
         raise ConfigError(
-            f"Batch {batch} gave no accepted task: `facet funnel` counts the losses, `facet why SEED` explains one"
+            f"Batch {batch} gave no accepted {what}: `facet funnel` counts the losses, `facet why SEED` explains one"
         )
     raise typer.Exit(code)
 
@@ -208,8 +210,10 @@ def print_tasks(lines: list[Any]) -> None:
 def export_harbor(folder: Path, batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
     """Write every certified task as a Harbor package below FOLDER."""
     settings = load_settings()
-    store = connect.open_store(settings)
-    lines = task_lines(settings, connect.open_ledger(settings), store, batch)
+    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
+    for stale in withdrawn(folder, ledger, {line.key for line in task_lines(settings, ledger, store)}):
+        err.print(f"{stale} was exported before and is not certified any more: remove it", markup=False, soft_wrap=True)
+    lines = task_lines(settings, ledger, store, batch)
     if not lines:
         raise ConfigError("There is no certified task to export: `facet funnel` counts the losses")
     for line in lines:

@@ -48,7 +48,8 @@ class Price(Value):
 class Deployment(Value):
     """One endpoint: ``model`` is litellm's name (provider/model), ``rpm`` and ``tpm`` its limits a minute.
 
-    ``key`` is filled in from ``key_env`` or ``key_file``; without either litellm reads the provider's usual variable.
+    ``key`` is filled in from ``key_env`` or ``key_file``; without either litellm reads the provider's usual variable,
+    and an ``api_base`` gets no key.
     """
 
     model: str = Field(min_length=1)

@@ -2,7 +2,7 @@
 
 ``python -m facet_dagster.launch --batch LABEL [--count N] [--until ASSET]``. Every run is an ordinary run
 of the instance in DAGSTER_HOME, with the events that the web UI shows. A stage whose run failed for some
-partitions does not stop the others; the exit code is 1 when anything failed or nothing was accepted.
+partitions does not stop the others; the exit code is 1 when anything failed.
 """
 
 import argparse

@@ -28,7 +28,8 @@ class Settings(BaseSettings):
     budget_seed: float | None = Field(default=None, ge=0, description="USD for one seed")
     api_base: str = Field(default="", description="endpoint of an OpenAI-compatible server")
     api_key: SecretStr | None = Field(
-        default=None, description="its key; empty: litellm reads the provider's usual variable"
+        default=None,
+        description="its key; empty: without api_base litellm reads the provider's usual variable",
     )
     model_seconds: float = Field(default=600.0, description="longest silence of one model call")
     max_tokens: int = Field(default=16_384, ge=256)

@@ -107,7 +107,7 @@ class Builder:
         with engine_errors("start a build"):
             response: requests.Response = api._post(
                 api._url("/build"),
-                params=_parameters(order, self._version),
+                params=_parameters(order, self._version, api._proxy_configs.get_environment()),
                 data=order.tar,
                 headers={"Content-Type": "application/x-tar"},
                 stream=True,
@@ -170,8 +170,10 @@ class Builder:
         return True
 
 
-def _parameters(order: BuildOrder, version: str) -> dict[str, str]:
+def _parameters(order: BuildOrder, version: str, proxies: Mapping[str, str] | None) -> dict[str, str]:
+    """``proxies`` are those of Docker's client configuration: predefined arguments, which reach no image."""
     return {
+        **({"buildargs": json.dumps(proxies)} if proxies and order.network != "none" else {}),
         "t": order.tag,
         "version": version,
         "buildid": uuid.uuid4().hex,

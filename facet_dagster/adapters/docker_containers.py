@@ -92,6 +92,7 @@ class Containers:
                     user=run.user,
                     working_dir=run.workdir,
                     environment=dict(run.env),
+                    use_config_proxy=False,  # else Docker's client adds proxies, which may hold a password
                     labels=labels_of(self._labels, run.subject, run.attempt),
                     healthcheck={"Test": ["NONE"]},
                     host_config={**config, "Mounts": mounts},

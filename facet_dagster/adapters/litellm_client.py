@@ -25,6 +25,8 @@ from facet_dagster.errors import LLMError, ModelUnavailable
 _REST_SECONDS = 30.0
 # They drop max_retries=0, and the vendor's client then tries three times behind our back.
 _EAGER = frozenset({"deepinfra", "nvidia_nim", "sambanova"})
+# Their address is always the user's own, and their usual variable belongs to it.
+_OWN_ADDRESS = frozenset({"azure", "azure_ai", "azure_text", "databricks", "watsonx"})
 MOST_TOKENS = 2**31
 LONGEST_WAIT = 300.0  # seconds; a provider that asks for more is asked again all the same
 RETRIED = frozenset({408, 409, 425, 429})  # and everything from 500 on, also 529 (overloaded)
@@ -55,7 +57,8 @@ class LitellmClient:
     """One model, at one endpoint or several. ``retries`` counts the tries after the first.
 
     Several deployments are shared out by litellm's Router: by weight, within their limits a minute. Without a
-    key litellm reads the provider's own variable (OPENAI_API_KEY, ANTHROPIC_API_KEY, ...). Thread-safe.
+    key litellm reads the provider's own variable (OPENAI_API_KEY, ANTHROPIC_API_KEY, ...), unless an ``api_base``
+    is given: that key is not for whoever answers there. Thread-safe.
     """
 
     def __init__(self, spec: ModelSpec, *, retries: int = 4, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -125,9 +128,7 @@ class LitellmClient:
         }
         if len(self.spec.deployments) > 1 or any(d.rpm or d.tpm for d in self.spec.deployments):
             return self._shared_out(litellm).completion(model=self.spec.name, **parameters)
-        return litellm.completion(
-            num_retries=0, max_retries=0, **_endpoint(litellm, self.spec.deployments[0]), **parameters
-        )
+        return litellm.completion(num_retries=0, max_retries=0, **_endpoint(self.spec.deployments[0]), **parameters)
 
     def _shared_out(self, litellm: Any) -> Any:
         with self._guard, warnings.catch_warnings():
@@ -135,7 +136,7 @@ class LitellmClient:
                 warnings.simplefilter("ignore", UserWarning)  # of its own types, when it is imported
                 limited = any(d.rpm or d.tpm for d in self.spec.deployments)
                 self._router = litellm.Router(
-                    model_list=[_routed(litellm, self.spec.name, d) for d in self.spec.deployments],
+                    model_list=[_routed(self.spec.name, d) for d in self.spec.deployments],
                     routing_strategy="simple-shuffle",
                     optional_pre_call_checks=["enforce_model_rate_limits"] if limited else [],
                     # At once, on another deployment: one that fails, also for its key, rests for a while.
@@ -212,6 +213,8 @@ class LitellmClient:
         return LLMError(f"Model {self.model} refused the request (status {status}).{said}")
 
     def _variable(self, litellm: Any) -> str:
+        if any(_elsewhere(d) and not d.key for d in self.spec.deployments):
+            return "FACET_API_KEY (or key_env in FACET_MODELS)"
         missing = litellm.validate_environment(self.model)["missing_keys"]
         names = [name for name in missing if "KEY" in name]
         return " or ".join(names) or f"{self._provider()}_API_KEY"
@@ -240,19 +243,24 @@ def _secrets() -> list[str]:
     return [value for name, value in environment if _SECRET.search(name) and len(value) >= SHORTEST_SECRET]
 
 
-def _endpoint(litellm: Any, deployment: Deployment) -> dict[str, Any]:
-    """A server of one's own often needs no key, yet litellm wants one."""
+def _endpoint(deployment: Deployment) -> dict[str, Any]:
+    """A server of one's own often needs no key, yet litellm wants one, and must never send it a provider's."""
     key = deployment.key.get_secret_value() if deployment.key else None
-    if key is None and deployment.api_base and litellm.validate_environment(deployment.model)["missing_keys"]:
+    if key is None and _elsewhere(deployment):
         key = "none"
     eager = deployment.model.partition("/")[0] in _EAGER
     more = {"allowed_openai_params": ["max_retries"]} if eager else {}
     return {"model": deployment.model, "api_base": deployment.api_base or None, "api_key": key, **more}
 
 
-def _routed(litellm: Any, name: str, deployment: Deployment) -> dict[str, Any]:
+def _elsewhere(deployment: Deployment) -> bool:
+    """Whether an address is given that need not be the provider's, whose usual key must not go there."""
+    return bool(deployment.api_base) and deployment.model.partition("/")[0] not in _OWN_ADDRESS
+
+
+def _routed(name: str, deployment: Deployment) -> dict[str, Any]:
     limits = {"weight": deployment.weight, "rpm": deployment.rpm, "tpm": deployment.tpm}
-    given = {k: v for k, v in {**_endpoint(litellm, deployment), **limits}.items() if v is not None}
+    given = {k: v for k, v in {**_endpoint(deployment), **limits}.items() if v is not None}
     return {"model_name": name, "litellm_params": {**given, "max_retries": 0}}
 
 

@@ -57,13 +57,6 @@ class VerifierReply(Value):
     checks: list[Check] = Field(description="15 to 28, parses checks first", min_length=8)
 
 
-class Classification(Value):
-    """Which component is at fault, and why (paper, Table 8, step 'classify')."""
-
-    component: Component
-    evidence: str
-
-
 class TaskEdit(Value):
     """Replace ``find`` (must occur exactly once) by ``replace``.
 

@@ -61,6 +61,13 @@ def funnel(settings: Settings, ledger: Ledger, store: ArtifactStore, batch: str 
     return report
 
 
+def accepted(settings: Settings, ledger: Ledger, batch: str, stage: str) -> int:
+    """How many seeds of ``batch`` the stage accepts now."""
+    keys = sorted(fact.key for fact in ledger.find(SeedFact, batch=batch))
+    results = current(next(s for s in seed_stages(settings) if s.name == stage), keys, ledger)
+    return sum(result.verdict is Verdict.ACCEPTED for result in results.values())
+
+
 def _skill_rows(settings: Settings, ledger: Ledger, store: ArtifactStore) -> list[Row]:
     items = curated(settings, ledger, store)
     dropped = Counter(str(item.rejection.reason) for item in items if item.rejection)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
+
 from facet_dagster.domain.facts import SeedFact
 from facet_dagster.domain.outcome import Value, Verdict
 from facet_dagster.domain.task import Certificate, Task
@@ -50,3 +53,9 @@ def tasks(settings: Settings, ledger: Ledger, store: ArtifactStore, batch: str =
             )
         )
     return lines
+
+
+def withdrawn(folder: Path, ledger: Ledger, certified: Collection[str]) -> list[Path]:
+    """Packages of known seeds below ``folder`` that an earlier export wrote and that are no longer ``certified``."""
+    known = {fact.key for fact in ledger.find(SeedFact)} - set(certified)
+    return [path.parent for path in sorted(folder.glob("*/task.toml")) if path.parent.name in known]

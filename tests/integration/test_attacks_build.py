@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import json
 import threading
 import tracemalloc
 import uuid
@@ -252,3 +253,17 @@ def server(content: bytes) -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.server_port}/file"
         listening.shutdown()
         thread.join()
+
+
+@BUILDERS
+def test_builds_use_the_proxies_of_dockers_configuration_and_runs_do_not(
+    slots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classic: bool
+) -> None:
+    proxies = {"default": {"httpProxy": "http://proxy.example:3128", "noProxy": "localhost"}}
+    (tmp_path / "config.json").write_text(json.dumps({"proxies": proxies}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    step = f': {uuid.uuid4().hex}; test "$HTTP_PROXY$no_proxy" = http://proxy.example:3128localhost'
+    sandbox = sandbox_of(slots, classic=classic)
+    with built(sandbox, hostile(step)) as image:
+        assert "proxy.example" not in shell(sandbox, image.image, "env").program.output
+    sandbox.close()

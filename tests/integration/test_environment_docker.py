@@ -8,6 +8,7 @@ import tarfile
 from collections.abc import Iterator
 from copy import deepcopy
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import IO, Any
 
 import docker
@@ -18,6 +19,7 @@ from facet_dagster.adapters.memory import ScriptedLLM
 from facet_dagster.domain.archive import unpack
 from facet_dagster.domain.environment import Environment
 from facet_dagster.domain.ids import canonical, digest
+from facet_dagster.errors import SandboxError
 from facet_dagster.funnel import Outcome
 from facet_dagster.stages.environment import first_build, realise
 from tests.unit.stages.sample_scenario import SEED, scenario
@@ -219,3 +221,14 @@ def test_a_generator_that_takes_too_much_memory_is_told_where(sandbox: DockerSan
     assert not attempt.ok
     assert "table = bytearray(5 << 30)" in attempt.log_tail
     assert "MemoryError" in attempt.log_tail
+
+
+def test_an_archive_that_cannot_be_reached_is_no_fault_of_the_recipe(tmp_path: Path) -> None:
+    """Without network apt ends as it does when its mirror is away: it has fetched nothing and knows no package."""
+    sandbox = DockerSandbox(slots_dir=tmp_path, build_network="none")
+    try:
+        with pytest.raises(SandboxError, match="Debian's archive cannot be reached") as caught:
+            built(sandbox, RECIPE)
+    finally:
+        sandbox.close()
+    assert caught.value.transient

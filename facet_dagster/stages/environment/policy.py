@@ -18,8 +18,8 @@ MAX_FILE = 64 * 1024
 MAX_TOTAL = 512 * 1024
 MAX_PATH = 150
 MAX_SERVICES = 4
-# Names that a harness mounts elsewhere, or that would hint at where answers are.
-RESERVED = frozenset({".git", "logs", "solution", "tests"})
+# Names that would hint at where answers are, and histories that may hold them.
+RESERVED = frozenset({".git", "solution", "tests"})
 
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+]")
 _FORBIDDEN = re.compile(

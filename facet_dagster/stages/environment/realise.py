@@ -24,14 +24,14 @@ from facet_dagster.funnel import Outcome
 from facet_dagster.ports import LLM, ArtifactStore, BuildFailed, Sandbox
 from facet_dagster.prompts import version
 from facet_dagster.stages.environment.capture import capture
-from facet_dagster.stages.environment.dockerfile import build_context
+from facet_dagster.stages.environment.dockerfile import archive_is_away, build_context
 from facet_dagster.stages.environment.edits import apply_repair, compose, plain_manifest
 from facet_dagster.stages.environment.policy import policy_problems
 from facet_dagster.stages.environment.promises import promise_problems
 from facet_dagster.stages.environment.running import observe
 
-FIRST_BUILD_VERSION = f"1-{version('manifest', 'environment')}"
-ENVIRONMENT_VERSION = f"2-{version('repair_environment')}"
+FIRST_BUILD_VERSION = f"2-{version('manifest', 'environment')}"
+ENVIRONMENT_VERSION = f"3-{version('repair_environment')}"
 STANDIN_LABEL = "facet.standin"
 LOG_TAIL = 4_000
 SHOWN_FILE = 8_000
@@ -156,6 +156,8 @@ def _build(
         if built.step == f"FROM {environment.base_image}":
             # Not the recipe's fault, and no repair could help.
             raise SandboxError(f"Base image {environment.base_image} cannot be used: {built.log_tail[-300:]}")
+        if archive_is_away(built):
+            raise SandboxError(f"Debian's archive cannot be reached: {built.log_tail[-300:]}", transient=True)
         return attempt.model_copy(
             update={
                 "failed_step": built.step or "build",

@@ -20,8 +20,8 @@ from facet_dagster.domain.task import Task
 from facet_dagster.domain.trial import CheckResult
 from facet_dagster.errors import InvariantError, MalformedReply
 from facet_dagster.ports import LLM, ArtifactStore
-from facet_dagster.stages.task.draft import keep, rules_text
-from facet_dagster.stages.task.render import body, markdown, script
+from facet_dagster.stages.task.draft import keep
+from facet_dagster.stages.task.render import body, markdown, rules_text, script
 from facet_dagster.stages.task.sources import used_sources, wrong_outputs
 from facet_dagster.stages.task.trial import Judgement, Left, Trials, Work
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -55,6 +56,19 @@ def test_tokens_are_estimated_when_the_provider_does_not_count(world: World) -> 
 
 def test_a_server_of_ones_own_needs_no_key(world: World) -> None:
     assert world.ask(says(GOOD), api_key=None) == ToolReply(**GOOD)
+
+
+@pytest.mark.parametrize("model", ["openai/m", "anthropic/m"])
+@pytest.mark.parametrize("given", [None, ""])
+def test_the_providers_own_key_never_goes_to_another_address(
+    world: World, monkeypatch: pytest.MonkeyPatch, model: str, given: str | None
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, "the-key-of-another")
+    with contextlib.suppress(LLMError):  # not every provider's form is understood there
+        world.ask(*[says(GOOD)] * 3, api_key=given, model=model, retries=0)
+    assert world.server.requests
+    assert "the-key-of-another" not in repr(world.server.requests)
 
 
 @pytest.mark.parametrize(

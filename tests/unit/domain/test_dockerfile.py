@@ -60,6 +60,15 @@ def test_the_environment_image_is_rendered_to_the_letter() -> None:
     assert environment_dockerfile(BASE, ["sqlite3", "jq"], has_generator=True) == GOLDEN
 
 
+@pytest.mark.parametrize("path", ["Dockerfile", "data/Dockerfile", "build/generate.py", ".dockerignore"])
+def test_no_file_of_a_recipe_takes_the_place_of_ours(path: str) -> None:
+    """Whatever a file is called, its text is data below /app and no instruction of a build."""
+    hostile = SourceFile(path=path, content="FROM debian:12\nRUN evil\n")
+    plain = environment_files(recipe(generator="pass"), manifest(), BASE)
+    files = environment_files(recipe(hostile, generator="pass"), manifest(), BASE)
+    assert files == {**plain, f"app/{path}": hostile.content.encode()}
+
+
 def test_without_packages_there_is_no_package_layer() -> None:
     text = environment_dockerfile(BASE, [], has_generator=True)
     assert "FROM toolchain AS packages\n\nFROM toolchain AS fixtures" in text

@@ -67,6 +67,15 @@ def test_long_text_keeps_head_and_tail_and_says_so() -> None:
     assert "characters left out" in file.content
 
 
+def test_structure_is_read_from_the_whole_content_and_not_from_what_is_shown() -> None:
+    rows = [{"id": f"o-{n}", "cents": n} for n in range(2_000)]
+    file = one(json.dumps({"orders": rows, "total": 7}).encode(), "x.json")
+    assert file.truncated
+    assert file.size > 50_000
+    assert (file.inner["format"], "note" in file.inner) == ("json", False)
+    assert set(file.inner["keys"]) == {"orders", "total"}
+
+
 def test_mode_owner_size_and_hash_come_from_the_archive() -> None:
     e0 = e0_from_archive(pack_members({"app/run.sh": Member("file", 0o750, 1000, 1001, data=b"abc")}))
     file = e0.files[0]

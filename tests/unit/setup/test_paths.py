@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from facet_dagster.settings import ROOT, Settings
 from facet_dagster.setup.paths import Places, read_json, write_aside, write_json
 
 
@@ -14,6 +16,13 @@ def test_home_is_in_the_checkout_and_cache_outside_by_default(tmp_path: Path) ->
     assert places.home == tmp_path / ".facet"
     assert places.venv_python == tmp_path / ".facet" / "venv" / "bin" / "python"
     assert places.cache == Path("~/.cache/facet").expanduser()
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout")
+def test_what_runs_write_is_not_under_version_control() -> None:
+    written = [str(Settings.model_fields["home"].default / "log" / "x"), ".env"]
+    done = subprocess.run(["git", "check-ignore", *written], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == written
 
 
 def test_settings_may_be_absolute_relative_or_start_at_the_user_home(tmp_path: Path) -> None:
