@@ -13,7 +13,7 @@ from facet_dagster.domain.outcome import Reason
 from facet_dagster.domain.task import Certificate, Task
 from facet_dagster.errors import InvariantError
 from facet_dagster.funnel import Outcome
-from facet_dagster.stages.task.certify import certify
+from facet_dagster.stages.task.certificate import certify
 from facet_dagster.stages.task.validate import first_validation
 from tests.fixtures import task_example as example
 from tests.fixtures.task_bench import E0_STATUSES, GOOD, bench, sound
