@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from facet_dagster.domain.archive import unpack
+from facet_dagster.domain.file_variants import partials, trivial_attacks
 from facet_dagster.domain.outcome import Reason, Rejection
 from facet_dagster.stages.task.certificate import tampering
 from facet_dagster.stages.task.certificate.bench import Bench, Seen, refusal
 from facet_dagster.stages.task.certificate.final import Final, outputs_in
-from facet_dagster.domain.file_variants import partials, trivial_attacks
 from facet_dagster.stages.task.render import markdown
 from facet_dagster.stages.task.trial import Work
 

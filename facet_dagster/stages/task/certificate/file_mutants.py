@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from facet_dagster.domain.file_variants import choose, equivalents, mutants
 from facet_dagster.domain.findings import Variant
 from facet_dagster.stages.task.certificate.bench import Bench, Seen
 from facet_dagster.stages.task.certificate.final import Final
-from facet_dagster.domain.file_variants import choose, equivalents, mutants
 
 MUTANTS = 20
 EQUIVALENTS = 6
