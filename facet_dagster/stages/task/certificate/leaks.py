@@ -6,7 +6,7 @@ Data that follows from the inputs line by line is no leak; a whole output, or a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from facet_dagster.domain.archive import unpack
 from facet_dagster.domain.dockerfile import DOCKERFILE, FILES_FOLDER, environment_files
@@ -38,10 +38,15 @@ def search(draft: Draft, environment: Environment, final: Final, image: str, san
     inputs = {path: data for path, data in final.initial.items() if is_planned(path, planned)}
     given = {path: _texts(path, data) for path, data in inputs.items()}
     answer = answer_of(draft, final.outputs, (text for texts in given.values() for text in texts))
-    done = Searched()
-    done.rejection = _all_in_inputs(answer, given, done) or _elsewhere(
-        answer, _places(environment, final, inputs, image, sandbox, done)
+    known = _in_inputs(answer, given)
+    if known and len(known) == len(answer.outputs):
+        output, path = next(iter(known.items()))
+        return Searched(_leaked(f"{WORKDIR}/{path}", f"the whole of every output, such as {output}"))
+    done = Searched(
+        remarks=[f"The output {output} stands whole in the input {path}." for output, path in known.items()]
     )
+    secret = replace(answer, outputs={path: text for path, text in answer.outputs.items() if path not in known})
+    done.rejection = _elsewhere(secret, _places(environment, final, inputs, image, sandbox, done))
     return done
 
 
@@ -50,18 +55,13 @@ def is_planned(path: str, planned: list[str]) -> bool:
     return any(path == name or path.startswith(name.rstrip("/") + "/") for name in planned)
 
 
-def _all_in_inputs(answer: Answer, given: Mapping[str, list[str]], done: Searched) -> Rejection | None:
-    """One output may rightly be a part of an input; when every one is, the answer was given away."""
+def _in_inputs(answer: Answer, given: Mapping[str, list[str]]) -> dict[str, str]:
+    """Output -> planned input that holds the whole of it. One may rightly be so; all of them give the answer away."""
     homes = {
         output: next((path for path, texts in given.items() if _holds(texts, content)), None)
         for output, content in answer.outputs.items()
     }
-    known = {output: path for output, path in homes.items() if path}
-    if known and len(known) == len(homes):
-        output, path = next(iter(known.items()))
-        return _leaked(f"{WORKDIR}/{path}", f"the whole of every output, such as {output}")
-    done.remarks += [f"The output {output} stands whole in the input {path}." for output, path in known.items()]
-    return None
+    return {output: path for output, path in homes.items() if path}
 
 
 def _holds(texts: list[str], content: str) -> bool:
