@@ -19,6 +19,7 @@ from facet_dagster.ports import Sandbox
 from facet_dagster.stages.task.certificate.answer import Answer, answer_of, squeeze
 from facet_dagster.stages.task.certificate.contents import texts_in
 from facet_dagster.stages.task.certificate.final import Final
+from facet_dagster.stages.task.render import markdown
 
 # Beside /app: every folder in which a recipe could leave something for the agent.
 FOLDERS = ("/home", "/root", "/tmp", "/srv", "/opt", "/var/tmp", "/build")  # noqa: S108 - folders of the image
@@ -35,7 +36,8 @@ class Searched:
 def search(draft: Draft, environment: Environment, final: Final, image: str, sandbox: Sandbox) -> Searched:
     """Every file of the image that may be of the task, and the build context. Raises SandboxError."""
     planned = [file.path for file in environment.manifest.files]
-    inputs = {path: data for path, data in final.initial.items() if is_planned(path, planned)}
+    told = markdown(draft.instruction)
+    inputs = {path: data for path, data in final.initial.items() if is_input(path, planned, told)}
     given = {path: _texts(path, data) for path, data in inputs.items()}
     answer = answer_of(draft, final.outputs, (text for texts in given.values() for text in texts))
     known = _in_inputs(answer, given)
@@ -50,9 +52,10 @@ def search(draft: Draft, environment: Environment, final: Final, image: str, san
     return done
 
 
-def is_planned(path: str, planned: list[str]) -> bool:
-    """Whether the manifest names this file, or a folder above it."""
-    return any(path == name or path.startswith(name.rstrip("/") + "/") for name in planned)
+def is_input(path: str, planned: list[str], told: str) -> bool:
+    """Whether the manifest names this file, or a folder above it, or the instruction (``told``) names it in full."""
+    named = any(path == name or path.startswith(name.rstrip("/") + "/") for name in planned)
+    return named or f"{WORKDIR}/{path}" in told
 
 
 def _in_inputs(answer: Answer, given: Mapping[str, list[str]]) -> dict[str, str]:
