@@ -14,6 +14,7 @@ from facet_dagster.domain.variants.layout import BAD, Layout, Part, Slot, is_pro
 
 TRIES = 4
 _NUMBER = re.compile(r"(?P<quote>[\"']?)(?P<number>-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?)(?P=quote)")
+_ID = re.compile(r"(?:^|[\W_])(?:id|idx|index|no|nr|seq|row|rowid|#)>?$", re.IGNORECASE)
 _FLIPS = {"true": "false", "false": "true", "True": "False", "False": "True"}
 
 Item = TypeVar("Item")
@@ -96,8 +97,13 @@ def _columns(layout: Layout, wish: Wish) -> Iterator[tuple[str, list[Slot], list
         groups.setdefault(slot.group, []).append(slot)
     names = list(groups)
     wish.rng.shuffle(names)
-    for name in names:
+    for name in sorted(names, key=names_rows):
         yield name, groups[name], spread(wish.rng, groups[name])
+
+
+def names_rows(name: str) -> bool:
+    """Whether a column of this name tells rows apart and means nothing else: such values are altered last."""
+    return _ID.search(name) is not None
 
 
 def _numbers(text: str, layout: Layout, wish: Wish) -> Iterator[tuple[str, str]]:
@@ -163,6 +169,8 @@ def _duplicates(text: str, layout: Layout, wish: Wish) -> Iterator[tuple[str, st
     if layout.repeats:
         for part in spread(wish.rng, _rows(layout, fields=False)):
             start, end = part.cut
+            if (start, end) == (part.start, part.end):
+                continue  # a lone row has no separator to go with it
             yield f"repeated {_at(text, part)}", text[:end] + text[start:end] + text[end:]
 
 

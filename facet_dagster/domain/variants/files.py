@@ -20,8 +20,8 @@ from facet_dagster.domain.variants.spellings import spellings
 from facet_dagster.domain.variants.sqlite_file import MAGIC, database_edits, database_equivalents, said_by_database
 from facet_dagster.domain.variants.yaml_layout import yaml_layout
 
-WHOLE = 2 * 1024 * 1024  # bytes; of a larger text only the head is looked at
-HEAD = 64 * 1024
+WHOLE = 1024 * 1024  # bytes; of a larger text only the head is looked at
+HEAD = 256 * 1024
 
 Change = tuple[str, str, bytes]  # kind, what, the whole new file
 Item = TypeVar("Item")
@@ -94,7 +94,7 @@ def _altered(path: str, data: bytes, wish: Wish) -> Iterator[Change]:
 
 
 def _respelled(path: str, data: bytes) -> Iterator[Change]:
-    if len(data) > WHOLE:
+    if len(data) > WHOLE or not data.strip():
         return
     if data.startswith(MAGIC):
         said = said_by_database(data)

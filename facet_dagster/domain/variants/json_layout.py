@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from facet_dagster.domain.variants.layout import Layout, same_kind
+from facet_dagster.domain.variants.layout import CAP, Layout, Span, lines_of
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
@@ -24,14 +24,12 @@ def jsonl_layout(text: str) -> Layout:
     """One value a line; broken lines stay as they are. Raises ValueError when no line is a value."""
     layout = Layout("jsonl", _jsonl_value, null="null", repeats=True)
     spans = []
-    at = 0
-    for line in text.splitlines(keepends=True):
+    for at, line in lines_of(text):
         body = line.strip()
         start = at + line.find(body)
-        if body and _is_json(body):
+        if body and len(spans) < CAP and _is_json(body):
             spans.append((start, start + len(body)))
             _walk(text, start, "", layout)
-        at += len(line)
     if not spans:
         raise ValueError("no line is JSON")
     layout.rows(spans, "rows")
@@ -39,12 +37,23 @@ def jsonl_layout(text: str) -> Layout:
 
 
 def _json_value(text: str) -> Any:
-    return same_kind(json.loads(text))
+    return _sorted(text)
 
 
 def _jsonl_value(text: str) -> Any:
-    lines = [line for line in map(str.strip, text.splitlines()) if line]
-    return [same_kind(json.loads(line)) if _is_json(line) else ("broken", line) for line in lines]
+    return [_sorted_line(line) for line in map(str.strip, text.split("\n")) if line]
+
+
+def _sorted_line(line: str) -> Any:
+    try:
+        return _sorted(line)
+    except (ValueError, RecursionError):
+        return "broken", line
+
+
+def _sorted(text: str) -> str:
+    """One text for each value, whatever the order of its keys."""
+    return json.dumps(json.loads(text), sort_keys=True)
 
 
 def _is_json(text: str) -> bool:
@@ -71,7 +80,7 @@ def _walk(text: str, at: int, group: str, layout: Layout) -> int:
 
 def _container(text: str, at: int, group: str, layout: Layout) -> int:
     is_object = text[at] == "{"
-    spans: list[tuple[int, int]] = []
+    spans: list[Span] = []
     at = _skip(text, at + 1)
     while text[at] not in "]}":
         start, inner = at, f"{group}[]"

@@ -106,6 +106,15 @@ def _cut(spans: Sequence[Span], index: int) -> Span:
     return (spans[index - 1][1] if index else start), end
 
 
+def lines_of(text: str) -> list[tuple[int, str]]:
+    """(offset, line without its end); unlike ``splitlines`` at LF and CRLF alone."""
+    found, at = [], 0
+    for line in text.split("\n"):
+        found.append((at, line.removesuffix("\r")))
+        at += len(line) + 1
+    return found if found[-1][1] else found[:-1]
+
+
 def same_kind(value: Any) -> Any:
     """A parsed value in a form in which equality is what a reader means: no order of keys, True is not 1."""
     if isinstance(value, dict):

@@ -6,18 +6,19 @@ import configparser
 import re
 import tomllib
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
-from facet_dagster.domain.variants.layout import BAD, Layout, is_prose, same_kind
+from facet_dagster.domain.variants.layout import BAD, Layout, is_prose, lines_of, same_kind
 
 COMMENTS = ("#", "//", ";", "--", "%", "<!--", "/*", "*/", '"""', "'''")
-_PAIR = re.compile(
-    r"\s*(?P<key>[\w.\-\"' /]{1,80}?)\s*[=:]\s+(?P<value>\S.*)|\s*(?P<name>[\w.\-]{1,80})=(?P<text>\S.*)"
-)
-_SECTION = re.compile(r"\s*\[.*\]\s*$")
+_LONG = 2_000  # characters of a line that are looked at
+_SETTINGS = 256 * 1024  # characters of a file of settings that is parsed
+_KEY = re.compile(r"[\w.\-\"'/][\w.\-\"' /]{0,80}")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,4}[.)])\s+\S")
 _RULE = re.compile(r"[\s|:\-]*")
-_TOKEN = re.compile(r"[^\s,;]+")
+_WORD = re.compile(r"\S+")
+_CUE = re.compile(r"\s*\d+\s*")
 _CELL = re.compile(r"\|([^|]*)")
 
 
@@ -25,10 +26,10 @@ def lines_layout(text: str, suffix: str) -> Layout:
     """Every line that is no comment, blank, heading or sentence is a row; its words are values."""
     layout = Layout("lines", _value_of(text, suffix))
     spans = []
-    for start, line in _lines(text):
+    for start, line in lines_of(text):
         if not line.strip() or line.lstrip().startswith(COMMENTS) or is_prose(line):
             continue
-        if not _SECTION.match(line):
+        if not _is_section(line) and not (suffix == "srt" and _CUE.fullmatch(line)):
             spans.append((start, start + len(line)))
             _words(start, line, layout)
     _line_rows(text, spans, "lines", layout)
@@ -41,7 +42,7 @@ def markdown_layout(text: str) -> Layout:
     items: list[tuple[int, int]] = []
     tables: list[list[tuple[int, str]]] = [[]]
     fenced = False
-    for start, line in _lines(text):
+    for start, line in lines_of(text):
         fenced ^= line.lstrip().startswith(("```", "~~~"))
         if line.lstrip().startswith("|") and not fenced:
             tables[-1].append((start, line))
@@ -57,14 +58,27 @@ def markdown_layout(text: str) -> Layout:
 
 def said_by_lines(text: str) -> Any:
     """The lines that hold something, without blanks at their ends and with blanks around cell borders made one."""
-    lines = (re.sub(r"[ \t]*\|[ \t]*", "|", line.rstrip()) for line in text.splitlines())
-    return [line for line in lines if line]
+    return [_squeezed(line) if line.lstrip().startswith("|") else line for line in _filled(text)]
+
+
+def _filled(text: str) -> list[str]:
+    return [line for line in (line.rstrip() for line in text.split("\n")) if line]
+
+
+def _squeezed(line: str) -> str:
+    return "|".join(cell.strip() for cell in line.split("|"))
+
+
+def _is_section(line: str) -> bool:
+    return line.strip().startswith("[") and line.strip().endswith("]")
 
 
 def _value_of(text: str, suffix: str) -> Callable[[str], Any]:
     """The parser that the suffix promises, as long as ``text`` itself satisfies it."""
     parsers: dict[str, Callable[[str], Any]] = {"toml": _toml, "ini": _ini, "cfg": _ini}
     parser = parsers.get(suffix, said_by_lines)
+    if len(text) > _SETTINGS or any(len(line) > _LONG for line in text.split("\n")):
+        return said_by_lines
     try:
         parser(text)
     except (*BAD, configparser.Error):
@@ -85,25 +99,22 @@ def _ini(text: str) -> Any:
     return {name: dict(parser.items(name)) for name in ["DEFAULT", *parser.sections()]}
 
 
-def _lines(text: str) -> list[tuple[int, str]]:
-    """(offset, line without its end)."""
-    found, at = [], 0
-    for line in text.splitlines(keepends=True):
-        found.append((at, line.rstrip("\r\n")))
-        at += len(line)
-    return found
+def _pair(line: str) -> tuple[str, int]:
+    """(key, where its value begins) of ``key = value``, ``key: value`` and ``key=value``; ("", 0) of other lines."""
+    found = _KEY.match(line, len(line) - len(line.lstrip()))
+    if found and line[found.end() : found.end() + 1] in ("=", ":"):
+        value = line[found.end() + 1 :]
+        if value.strip() and (line[found.end()] == "=" or value[0].isspace()):
+            return found.group().strip(), found.end() + 1
+    return "", 0
 
 
 def _words(start: int, line: str, layout: Layout) -> None:
-    pair = _PAIR.fullmatch(line)
-    group = "line"
-    if pair:
-        key, value = ("key", "value") if pair["key"] is not None else ("name", "text")
-        group, start, line = pair[key], start + pair.start(value), pair[value]
-    words = list(_TOKEN.finditer(line))
+    key, at = _pair(line)
+    group, words = key or "line", list(_WORD.finditer(line[:_LONG], at))
     for index, word in enumerate(words[:40]):
-        name = group if pair and len(words) == 1 else f"{group}, word {index + 1} of {len(words)}"
-        layout.slot(start + word.start(), start + word.end(), name)
+        name = group if key and len(words) == 1 else f"{group}, word {index + 1} of {len(words)}"
+        layout.slot(start + word.start(), start + word.start() + len(word.group().rstrip(",;")), name)
 
 
 def _table(text: str, table: list[tuple[int, str]], layout: Layout) -> None:
@@ -120,7 +131,7 @@ def _table(text: str, table: list[tuple[int, str]], layout: Layout) -> None:
 
 def _cells(line: str) -> list[tuple[int, str]]:
     """(offset, text) of the cells of a table's row."""
-    found = [(cell.start(1), cell[1]) for cell in _CELL.finditer(line.rstrip())]
+    found = [(cell.start(1), cell[1]) for cell in islice(_CELL.finditer(line.rstrip()), 500)]
     return found if found and found[-1][1].strip() else found[:-1]
 
 

@@ -8,8 +8,8 @@ from xml.etree.ElementTree import fromstring
 
 from facet_dagster.domain.variants.layout import CAP, Layout
 
-_TAG = re.compile(r"<(/?)([\w:.-]+)([^<>]*?)(/?)>")
-_ATTRIBUTE = re.compile(r"([\w:.-]+)\s*=\s*(?:\"([^\"<>]*)\"|'([^'<>]*)')")
+_TAG = re.compile(r"<(/?)([\w:.-]++)([^<>]*?)(/?)>")
+_ATTRIBUTE = re.compile(r"([\w:.-]{1,60})\s{0,20}=\s{0,20}(?:\"([^\"<>]*)\"|'([^'<>]*)')")
 _ENDS = {"<!--": "-->", "<![CDATA[": "]]>", "<?": "?>", "<!": ">"}
 _VOID = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")

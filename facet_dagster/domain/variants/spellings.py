@@ -60,7 +60,7 @@ def _json(text: str) -> Iterator[Spelling]:
 
 
 def _jsonl(text: str) -> Iterator[Spelling]:
-    lines = [json.loads(line) for line in text.splitlines() if line.strip()]
+    lines = [json.loads(line) for line in text.split("\n") if line.strip()]
     spaced = [json.dumps(line, ensure_ascii=text.isascii()) for line in lines]
     if "\n".join(spaced) == text.rstrip():
         spaced = [json.dumps(line, ensure_ascii=text.isascii(), separators=(",", ":")) for line in lines]

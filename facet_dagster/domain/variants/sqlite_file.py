@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from facet_dagster.domain.variants.edits import Wish, shifted, spread
+from facet_dagster.domain.variants.edits import Wish, names_rows, shifted, spread
 from facet_dagster.domain.variants.layout import is_prose
 
 MAGIC = b"SQLite format 3\0"
@@ -85,7 +85,8 @@ def _changes(connection: sqlite3.Connection, wish: Wish) -> Iterator[Change]:
 
 
 def _numbers(name: str, names: list[str], rows: list[Row], wish: Wish) -> Iterator[Change]:
-    for column in wish.rng.sample(range(len(names)), len(names)):
+    order = wish.rng.sample(range(len(names)), len(names))
+    for column in sorted(order, key=lambda index: names_rows(names[index])):
         for row in spread(wish.rng, rows)[:2]:
             new = shifted(str(row[column]), wish.tolerance) if isinstance(row[column], int | float | str) else None
             if new is not None:

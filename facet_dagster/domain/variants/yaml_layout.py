@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import yaml
 
 from facet_dagster.domain.variants.layout import Layout, same_kind
 
-# The parser is slow (about 100 KB a second), and aliases make small texts say much.
-YAML_LIMIT = 48 * 1024
+# The parser is slow, more so in nested brackets, and aliases make small texts say much.
+YAML_LIMIT = 16 * 1024
+_DEPTH = 50
 
 
 def yaml_layout(text: str) -> Layout:
     """Raises ValueError or YAMLError: broken, too large, with aliases, or nothing but one text."""
-    if len(text) > YAML_LIMIT:
+    if len(text) > YAML_LIMIT or _depth(text) > _DEPTH:
         raise ValueError("too large")
     if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text, Loader=yaml.SafeLoader)):
         raise ValueError("has aliases")
@@ -26,6 +28,12 @@ def yaml_layout(text: str) -> Layout:
         raise ValueError("no collection")
     _value(text)
     return layout
+
+
+def _depth(text: str) -> int:
+    """The most brackets that are open at once, those in quotes and comments included."""
+    steps = ((character in "[{") - (character in "]}") for character in text)
+    return max(accumulate(steps), default=0)
 
 
 def _value(text: str) -> Any:
