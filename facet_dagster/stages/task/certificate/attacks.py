@@ -54,8 +54,8 @@ def _forged(bench: Bench) -> Rejection | None:
 
 
 def _eased(bench: Bench, final: Final, rules_file: str) -> Rejection | None:
-    """The solution at work on inputs that were cut to half before: right only for a verifier that trusts /app."""
-    what = "the work done on inputs that were cut to half before"
+    """The solution at work on inputs that were cut before: right only for a verifier that trusts /app."""
+    what = "the work done on inputs that were cut before"
     work = bench.work(tampering.ease(bench.draft.solution.solve_sh, rules_file))
     if _same_outputs(bench, work, final):
         return None

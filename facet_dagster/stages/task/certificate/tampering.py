@@ -48,15 +48,20 @@ exit 0
 """
 
 _EASE = r"""#!/bin/bash
-python3 - <<'PY'
+cat > /tmp/cut.py <<'PY'
 import json
 import os
+import sys
 
 
-def halved(value):
-    if isinstance(value, list):
-        return value[: len(value) // 2]
-    return {k: halved(v) for k, v in value.items()} if isinstance(value, dict) else value
+def cut(items):
+    return items[: len(items) // 2 + 1] if sys.argv[1] == "half" else items[:-1] or items
+
+
+def cut_json(value):
+    if isinstance(value, dict):
+        return {k: cut(v) if isinstance(v, list) else v for k, v in value.items()}
+    return cut(value) if isinstance(value, list) else value
 
 
 for folder, _, names in os.walk("@APP@"):
@@ -67,17 +72,23 @@ for folder, _, names in os.walk("@APP@"):
             with open(path, encoding="utf-8", newline="") as file:
                 text = file.read()
             if path.endswith(".json"):
-                text = json.dumps(halved(json.loads(text)))
+                text = json.dumps(cut_json(json.loads(text)))
             else:
-                lines = text.splitlines(keepends=True)
-                text = "".join(lines[: len(lines) // 2 + 1])
+                text = "".join(cut(text.splitlines(keepends=True)))
             with open(path, "w", encoding="utf-8", newline="") as file:
                 file.write(text)
         except (OSError, ValueError):
             continue
 PY
 printf '%s' '@SOLUTION@' | base64 -d > /tmp/work.sh
-exec bash /tmp/work.sh
+cp -a @APP@ /tmp/before
+for share in half most; do
+    python3 /tmp/cut.py "$share"
+    bash /tmp/work.sh && exit 0
+    find @APP@ -mindepth 1 -delete
+    cp -a /tmp/before/. @APP@/
+done
+exit 1
 """
 
 
@@ -88,7 +99,7 @@ def forge(verifier: VerifierReply) -> bytes:
 
 
 def ease(solve_sh: str, rules_file: str) -> bytes:
-    """Every text below /app but the rules is cut to half; then the solution does its work on the rest."""
+    """Every text below /app but the rules is cut to half, or else by its end; then the solution works on the rest."""
     text = base64.b64encode(script(solve_sh).encode()).decode()
     filled = _EASE.replace("@APP@", WORKDIR).replace("@RULES@", json.dumps(f"{WORKDIR}/{rules_file}"))
     return filled.replace("@SOLUTION@", text).encode()
