@@ -149,17 +149,13 @@ def _short(text: str) -> str:
     return flat if len(flat) <= 60 else flat[:59] + "…"
 
 
-def _rows(layout: Layout, *, fields: bool) -> list[Part]:
-    return [part for part in layout.parts if part.field is fields]
-
-
 def _drops(text: str, layout: Layout, wish: Wish) -> Iterator[tuple[str, str]]:
-    for part in spread(wish.rng, _rows(layout, fields=False)):
+    for part in spread(wish.rng, layout.parts):
         yield f"removed {_at(text, part)}", _without(text, [part.cut])
 
 
 def _keys(text: str, layout: Layout, wish: Wish) -> Iterator[tuple[str, str]]:
-    for part in spread(wish.rng, _rows(layout, fields=True)):
+    for part in spread(wish.rng, layout.fields):
         yield f"removed {_at(text, part)}", _without(text, [part.cut])
     for name, cuts in spread(wish.rng, layout.columns):
         yield f"removed column {_short(name)}", _without(text, cuts)
@@ -167,7 +163,7 @@ def _keys(text: str, layout: Layout, wish: Wish) -> Iterator[tuple[str, str]]:
 
 def _duplicates(text: str, layout: Layout, wish: Wish) -> Iterator[tuple[str, str]]:
     if layout.repeats:
-        for part in spread(wish.rng, _rows(layout, fields=False)):
+        for part in spread(wish.rng, layout.parts):
             start, end = part.cut
             if (start, end) == (part.start, part.end):
                 continue  # a lone row has no separator to go with it
@@ -175,8 +171,7 @@ def _duplicates(text: str, layout: Layout, wish: Wish) -> Iterator[tuple[str, st
 
 
 def _swaps(text: str, layout: Layout, wish: Wish) -> Iterator[tuple[str, str]]:
-    rows = _rows(layout, fields=False)
-    pairs = [(a, b) for a, b in pairwise(rows) if a.box == b.box and a.end <= b.start]
+    pairs = [(a, b) for a, b in pairwise(layout.parts) if a.box == b.box and a.end <= b.start]
     for a, b in spread(wish.rng, pairs):
         middle = text[a.end : b.start]
         new = text[: a.start] + text[b.start : b.end] + middle + text[a.start : a.end] + text[b.end :]
@@ -185,7 +180,7 @@ def _swaps(text: str, layout: Layout, wish: Wish) -> Iterator[tuple[str, str]]:
 
 def _reverses(text: str, layout: Layout, wish: Wish) -> Iterator[tuple[str, str]]:
     groups: dict[int, list[Part]] = {}
-    for part in _rows(layout, fields=False):
+    for part in layout.parts:
         groups.setdefault(part.box, []).append(part)
     for parts in spread(wish.rng, list(groups.values())):
         if all(a.end <= b.start for a, b in pairwise(parts)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Any
 
 from facet_dagster.domain.variants.layout import CAP, Layout, Span, lines_of
@@ -22,12 +23,13 @@ def json_layout(text: str) -> Layout:
 
 def jsonl_layout(text: str) -> Layout:
     """One value a line; broken lines stay as they are. Raises ValueError when no line is a value."""
-    layout = Layout("jsonl", _jsonl_value, null="null", repeats=True)
-    spans = []
+    known: dict[str, Any] = {}
+    layout = Layout("jsonl", partial(_jsonl_value, known=known), null="null", repeats=True)
+    spans: list[Span] = []
     for at, line in lines_of(text):
         body = line.strip()
         start = at + line.find(body)
-        if body and len(spans) < CAP and _is_json(body):
+        if body and len(spans) < CAP and isinstance(_line_value(body, known), str):
             spans.append((start, start + len(body)))
             _walk(text, start, "", layout)
     if not spans:
@@ -40,28 +42,24 @@ def _json_value(text: str) -> Any:
     return _sorted(text)
 
 
-def _jsonl_value(text: str) -> Any:
-    return [_sorted_line(line) for line in map(str.strip, text.split("\n")) if line]
+def _jsonl_value(text: str, known: dict[str, Any]) -> Any:
+    """``known`` keeps what lines say: versions of one file share nearly all of them."""
+    return [_line_value(line, known) for line in map(str.strip, text.split("\n")) if line]
 
 
-def _sorted_line(line: str) -> Any:
-    try:
-        return _sorted(line)
-    except (ValueError, RecursionError):
-        return "broken", line
+def _line_value(line: str, known: dict[str, Any]) -> Any:
+    """Its canonical text, or ("broken", line)."""
+    if line not in known:
+        try:
+            known[line] = _sorted(line)
+        except (ValueError, RecursionError):
+            known[line] = ("broken", line)
+    return known[line]
 
 
 def _sorted(text: str) -> str:
     """One text for each value, whatever the order of its keys."""
     return json.dumps(json.loads(text), sort_keys=True)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _skip(text: str, at: int) -> int:

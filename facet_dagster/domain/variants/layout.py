@@ -46,7 +46,7 @@ class Slot(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One row, or one field of an object (``field``). Taking out ``cut`` removes it with its separator.
+    """One row, or one field of an object. Taking out ``cut`` removes it with its separator.
 
     ``group`` names the list for people; parts of one list share ``box``.
     """
@@ -55,15 +55,15 @@ class Part(NamedTuple):
     end: int
     cut: Span
     group: str
-    box: int = 0
-    field: bool = False
+    box: int
 
 
 @dataclass
 class Layout:
     """``value`` gives what a text of this format says, for comparison, and raises one of BAD when it is broken.
 
-    ``columns`` are (name, cuts) that remove a whole column; ``null`` is how "no value" is written.
+    ``parts`` are rows and items, ``fields`` those of objects; ``columns`` are (name, cuts) that remove a whole one;
+    ``null`` is how "no value" is written.
     ``repeats``: whether a repeated row is another content. ``sort`` tells which format it is.
     """
 
@@ -73,6 +73,7 @@ class Layout:
     repeats: bool = False
     slots: list[Slot] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
+    fields: list[Part] = field(default_factory=list)
     columns: list[tuple[str, list[Span]]] = field(default_factory=list)
 
     def slot(self, start: int, end: int, group: str) -> None:
@@ -92,11 +93,12 @@ class Layout:
 
         Without ``cuts`` a part goes with all that stands between it and the next one.
         """
-        for index, (start, end) in enumerate(spans[: CAP - len(self.parts)]):
+        parts = self.fields if fields else self.parts
+        for index, (start, end) in enumerate(spans[: CAP - len(parts)]):
             if index < skip:
                 continue
             cut = cuts[index] if cuts else _cut(spans, index)
-            self.parts.append(Part(start, end, cut, group[:120], spans[0][0], fields))
+            parts.append(Part(start, end, cut, group[:120], spans[0][0]))
 
 
 def _cut(spans: Sequence[Span], index: int) -> Span:
