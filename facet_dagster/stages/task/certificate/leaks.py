@@ -13,6 +13,7 @@ from facet_dagster.domain.dockerfile import DOCKERFILE, FILES_FOLDER, environmen
 from facet_dagster.domain.environment import WORKDIR, Environment
 from facet_dagster.domain.git_objects import UnreadablePack
 from facet_dagster.domain.outcome import Reason, Rejection, reject
+from facet_dagster.domain.services import SCRIPT, SET_UP
 from facet_dagster.domain.task import Draft
 from facet_dagster.errors import OverLimits
 from facet_dagster.ports import Sandbox
@@ -39,6 +40,8 @@ def search(draft: Draft, environment: Environment, final: Final, image: str, san
     told = markdown(draft.instruction)
     inputs = {path: data for path, data in final.initial.items() if is_input(path, planned, told)}
     given = {path: _texts(path, data) for path, data in inputs.items()}
+    # What services are initialised with is an input of the work as files are.
+    given |= {f"the data of service {service.name}": [service.set_up] for service in environment.recipe.services}
     answer = answer_of(draft, final.outputs, (text for texts in given.values() for text in texts))
     known = _in_inputs(answer, given)
     if known and len(known) == len(answer.outputs):
@@ -94,7 +97,7 @@ def _places(
     for path, data in final.initial.items():
         if path not in inputs:
             yield f"{WORKDIR}/{path}", data
-    skipped = {DOCKERFILE, *(f"{FILES_FOLDER}/{path}" for path in inputs)}
+    skipped = {DOCKERFILE, SCRIPT, SET_UP, *(f"{FILES_FOLDER}/{path}" for path in inputs)}
     for path, data in environment_files(environment.recipe, environment.manifest, environment.base_image).items():
         if path not in skipped:
             yield f"environment/{path}", data
