@@ -74,11 +74,11 @@ def _other_oracles(bench: Bench) -> Rejection | None:
 
 
 def _twice(bench: Bench) -> Rejection | None:
-    """A second run in the same container must leave accepted work. When one run alone is refused now, it is chance."""
+    """A second run may fail, but must leave accepted work. When one run alone is refused now, it is chance."""
     work = bench.work(solve_sh(bench.draft), TWICE)
     seen = bench.judge("twice/1", TWICE.name, work.left, work=work)
-    if accepted(seen):
+    if seen.probe.reward == 1:
         return None
     _, flaky = oracle(bench, PLAIN, len(ORACLES) + 1)
-    text = "The work is refused, or fails, when the solution runs twice in one container."
+    text = "The work is refused when the solution runs twice in one container."
     return flaky or refusal(Reason.TASK_NOT_IDEMPOTENT, text, seen)

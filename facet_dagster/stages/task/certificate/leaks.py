@@ -44,8 +44,9 @@ def search(draft: Draft, environment: Environment, final: Final, image: str, san
     given |= {f"the data of service {service.name}": [service.set_up] for service in environment.recipe.services}
     answer = answer_of(draft, final.outputs, (text for texts in given.values() for text in texts))
     known = _in_inputs(answer, given)
-    if known and len(known) == len(answer.outputs):
-        output, path = next(iter(known.items()))
+    copies = [name for name, path in known.items() if squeeze(answer.outputs[name]) in map(squeeze, given[path])]
+    if copies and len(copies) == len(answer.outputs) and not environment.recipe.services:
+        output, path = copies[0], known[copies[0]]
         return Searched(_leaked(f"{WORKDIR}/{path}", f"the whole of every output, such as {output}"))
     done = Searched(
         remarks=[f"The output {output} stands whole in the input {path}." for output, path in known.items()]
@@ -62,7 +63,7 @@ def is_input(path: str, planned: list[str], told: str) -> bool:
 
 
 def _in_inputs(answer: Answer, given: Mapping[str, list[str]]) -> dict[str, str]:
-    """Output -> planned input that holds the whole of it. One may rightly be so; all of them give the answer away."""
+    """Output -> planned input that holds the whole of it. A selection of rows may rightly be so."""
     homes = {
         output: next((path for path, texts in given.items() if _holds(texts, content)), None)
         for output, content in answer.outputs.items()
