@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from facet_dagster.pipeline.tasks import value
 from facet_dagster.ports import BuildContext, BuildFailed, Built, Sandbox
 from facet_dagster.reports.tasks import tasks
 from facet_dagster.settings import Settings, load_settings
-from facet_dagster.stages.task.certify import certify
+from facet_dagster.stages.task.certificate import certify
 from facet_dagster.stages.task.images import e0_archive, environment_image
 from facet_dagster.stages.task.package import TaskLimits, build_package, export
 from facet_dagster.stages.task.validate import failing, first_validation, solve_sh, trials_of
@@ -97,7 +98,15 @@ def accepted(found: Variant, sandbox: Sandbox, seconds: float) -> Judged | None:
     task, store = outcome.value, MemoryArtifactStore()
     if not isinstance(task, Task) or not task.valid:
         return None
-    final = certify(task, found.base.scenario, found.base.skills, sandbox=sandbox, store=store, trial_seconds=seconds)
+    final = certify(
+        task,
+        found.base.scenario,
+        found.base.skills,
+        sandbox=sandbox,
+        store=store,
+        trial_seconds=seconds,
+        day=datetime.now(UTC).date(),
+    )
     if not isinstance(final.value, Certificate):
         return None
     (oracle,), (baseline,) = set(final.value.oracle), set(final.value.baseline)

@@ -162,7 +162,7 @@ def seeds(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
 def why(ident: str, json_: Json = False) -> None:  # noqa: FBT002
     """The story of a seed, task, candidate or skill: sources, attempts, verdict, evidence."""
     settings = load_settings()
-    story = why_report(ident, settings, connect.open_ledger(settings))
+    story = why_report(ident, settings, connect.open_ledger(settings), connect.open_store(settings))
     say(story, lambda: print_why(story), as_json=json_)
 
 
@@ -179,12 +179,24 @@ def print_why(story: Why) -> None:
     for attempt in story.attempts:
         mark = "ok" if attempt["ok"] else "failed"
         out.print(f"  {attempt['kind']} round {attempt['round']}: {mark}. {attempt['summary']}", markup=False)
+    print_trials(story)
+    for remark in story.remarks:
+        out.print(f"  remark: {remark}", markup=False, soft_wrap=True)
+    for name, fact in story.evidence.items():
+        out.print(f"  {name}: {fact}", markup=False, soft_wrap=True)
+
+
+def print_trials(story: Why) -> None:
+    """Those of validations one by one; of a certificate's probes those that did not come out as wanted."""
+    probes = [trial for trial in story.trials if "ok" in trial]
     for trial in story.trials:
+        if trial.get("ok"):
+            continue
         failed = ", ".join(check["check"] for check in trial["failed"]) or "none"
         text = f"  trial {trial['kind']} round {trial['round']}: reward {trial['reward']}, checks not passed: {failed}"
         out.print(text, markup=False, soft_wrap=True)
-    for name, fact in story.evidence.items():
-        out.print(f"  {name}: {fact}", markup=False, soft_wrap=True)
+    if probes:
+        out.print(f"  certificate: {sum(p['ok'] for p in probes)} of {len(probes)} probes came out as wanted")
 
 
 @app.command()
@@ -197,12 +209,14 @@ def tasks(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
 
 def print_tasks(lines: list[Any]) -> None:
     table = Table(title="Certified tasks", title_justify="left")
-    for column in ("Task", "Title", "Families", "Checks", "Repairs", "Certificate"):
+    for column in ("Task", "Title", "Families", "Checks", "Repairs", "Probes", "Certificate"):
         table.add_column(column)
     for line in lines:
         level = f"{line.level}{', stand-in base' if line.standin else ''}"
         families = "/".join(line.families)
-        table.add_row(line.key, line.title, families, str(line.checks), str(line.repairs), level)
+        odd = f", {len(line.not_as_wanted)} to look at" if line.not_as_wanted else ""
+        row = (line.key, line.title, families, str(line.checks), str(line.repairs), f"{line.probes}{odd}", level)
+        table.add_row(*row)
     out.print(table)
 
 

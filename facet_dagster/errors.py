@@ -13,7 +13,7 @@
     │   │   └── Stopping               this process was asked to stop: nothing new starts
     │   ├── EmbedderError
     │   ├── SandboxError
-    │   │   ├── OverLimits             what a session is asked to give back is more than its limits allow
+    │   │   ├── OverLimits             what a session or an image is asked to give back is over its limits
     │   │   └── SessionOver            the container of a session has ended
     │   ├── VectorStoreError
     │   └── LedgerError

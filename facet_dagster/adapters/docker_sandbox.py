@@ -31,7 +31,7 @@ from facet_dagster.adapters.docker_slots import default_slots_dir
 from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, pack
 from facet_dagster.domain.trial import End, Limits
-from facet_dagster.errors import SandboxError
+from facet_dagster.errors import OverLimits, SandboxError
 from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome
 
 _BUILD_LIMITS = Limits(memory=4 * 1024**3, cpus=2.0, pids=1024, disk=4 * 1024**3, archive=256 * 1024**2, entries=20_000)
@@ -141,7 +141,7 @@ class DockerSandbox:
         try:
             return retried(self._engine, self._patience, lambda: self._read(run, path))
         except ArchiveTooLarge as error:
-            raise SandboxError(f"{path} of image {image} is over its limits: {error}") from error
+            raise OverLimits(f"{path} of image {image} is over its limits: {error}") from error
 
     def image(self, name: str) -> ImageInfo | None:
         found = self._inspect(name)

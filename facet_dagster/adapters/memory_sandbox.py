@@ -13,7 +13,7 @@ from facet_dagster.adapters.docker_context import content_tag, external_bases, p
 from facet_dagster.domain.archive import ArchiveError, Member, pack, pack_members, sanitise, unpack
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.trial import End, ExecResult, Limits
-from facet_dagster.errors import SandboxError, SessionOver
+from facet_dagster.errors import OverLimits, SandboxError, SessionOver
 from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome, Session
 
 _CONTEXT_LIMITS = Limits(archive=2**62, entries=2**62)
@@ -163,7 +163,7 @@ class MemorySandbox:
         try:
             return sanitise(archive, limits or Limits())
         except ArchiveError as error:
-            raise SandboxError(f"{path} of image {image} is over its limits: {error}") from error
+            raise OverLimits(f"{path} of image {image} is over its limits: {error}") from error
 
     def image(self, name: str) -> ImageInfo | None:
         with self._guard:

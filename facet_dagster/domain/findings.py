@@ -12,6 +12,12 @@ from pydantic import Field
 from facet_dagster.domain.outcome import Value
 
 Kind = Literal["baseline", "oracle", "twice", "attack", "partial", "file_mutant", "equivalent", "semantic", "second"]
+RIGHT: frozenset[str] = frozenset({"oracle", "twice", "equivalent", "second"})
+
+
+def wanted_reward(ident: str) -> Literal[0, 1]:
+    """What a probe must get. ``ident`` is its kind, or its id, which begins with the kind and a slash."""
+    return 1 if ident.partition("/")[0] in RIGHT else 0
 
 
 class Variant(Value):
@@ -30,8 +36,8 @@ class Variant(Value):
 class Probe(Value):
     """One trial, or judgement, of a certificate: what was done, what was wanted, and what came out.
 
-    ``reward`` is None when no valid one was written. ``crashed``: the program itself failed, so that the verdict
-    says nothing. ``failed`` are the checks that did not pass.
+    ``id`` is the kind, a slash, and a name. ``reward`` is None when no valid one was written. ``crashed``: the program
+    itself failed, so that the verdict says nothing. ``failed`` are the checks that failed; blocked ones saw nothing.
     """
 
     id: str

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from facet_dagster.domain.environment import Environment, Line
+from facet_dagster.domain.findings import KillMatrix, Probe
 from facet_dagster.domain.outcome import Component, Rejection, Sparse, Value
 from facet_dagster.domain.trial import Trial
 
@@ -156,7 +157,12 @@ class Task(Value):
 
 
 class Certificate(Value):
-    """What was shown about a task. Level ``basic``: oracle 3 of 3 and baseline 0 of 2."""
+    """What was shown about a task. Level ``basic``: whatever needs no model.
+
+    ``oracle`` and ``baseline`` are the rewards of repeated trials, ``image`` a tag made of the context's hash and
+    ``image_id`` the engine's own digest. ``remarks`` are questions to a reader that do not decide. ``seconds`` is
+    what the sandbox was used for; ``day`` (UTC) is when.
+    """
 
     seed: str
     level: Literal["basic"]
@@ -165,4 +171,18 @@ class Certificate(Value):
     image: str
     base_image: str
     standin: bool
-    package: str = Field(description="sha256 of the Harbor package's archive in the artifact store")
+    package: str = Field(default="", description="sha256 of the Harbor package's archive in the artifact store")
+    image_id: str = ""
+    snapshot_date: str = ""
+    day: str = ""
+    probes: tuple[Probe, ...] = ()
+    kills: KillMatrix = KillMatrix()
+    remarks: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def shipped(self) -> dict[str, Any]:
+        """What the package says of itself: nothing that differs when equal work is done again on one machine."""
+        data = self.model_dump(mode="json", exclude={"package", "image_id", "day", "seconds", "probes", "kills"})
+        probes = [probe.model_dump(mode="json", exclude={"seconds", "wanted"}) for probe in self.probes]
+        matrix = {"distinct": self.kills.distinct, "padding": round(self.kills.padding, 3), "kills": self.kills.kills}
+        return {**data, "probes": probes, "kill_matrix": matrix}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -194,6 +195,7 @@ def certificate(settings: Settings, *, ledger: Ledger, store: ArtifactStore, san
             sandbox=sandbox,
             store=store,
             trial_seconds=settings.trial_seconds,
+            day=datetime.now(UTC).date(),
         )
 
     return compute

@@ -15,7 +15,11 @@ from facet_dagster.settings import Settings
 
 
 class TaskLine(Value):
-    """A certified task: key, title, families, checks, repairs, level; ``package`` is the artifact with the tar."""
+    """A certified task: key, title, families, checks, repairs, level; ``package`` is the artifact with the tar.
+
+    ``probes`` were tried for its certificate; ``not_as_wanted`` are the ids of those that did not come out as
+    wanted: questions to whoever reads the verifier.
+    """
 
     key: str
     title: str
@@ -25,6 +29,8 @@ class TaskLine(Value):
     level: str
     standin: bool
     package: str
+    probes: int = 0
+    not_as_wanted: tuple[str, ...] = ()
 
 
 def tasks(settings: Settings, ledger: Ledger, store: ArtifactStore, batch: str = "") -> list[TaskLine]:
@@ -50,6 +56,8 @@ def tasks(settings: Settings, ledger: Ledger, store: ArtifactStore, batch: str =
                 level=certificate.level,
                 standin=certificate.standin,
                 package=certificate.package,
+                probes=len(certificate.probes),
+                not_as_wanted=tuple(probe.id for probe in certificate.probes if not probe.ok),
             )
         )
     return lines

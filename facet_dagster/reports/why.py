@@ -14,11 +14,13 @@ from facet_dagster.domain.facts import (
     SkillFact,
     TrialFact,
 )
+from facet_dagster.domain.findings import wanted_reward
 from facet_dagster.domain.outcome import StageResult, Value, Verdict
+from facet_dagster.domain.task import Certificate
 from facet_dagster.errors import ConfigError
 from facet_dagster.funnel import Memo, current
 from facet_dagster.pipeline.graph import seed_stages
-from facet_dagster.ports import Ledger
+from facet_dagster.ports import ArtifactStore, Ledger
 from facet_dagster.settings import Settings
 
 
@@ -35,7 +37,11 @@ class SkillSource(Value):
 
 
 class Why(Value):
-    """The story of an id. ``stage``, ``reason`` and ``component`` are empty while nothing rejected it."""
+    """The story of an id. ``stage``, ``reason`` and ``component`` are empty while nothing rejected it.
+
+    A trial of a certificate whose kind holds a slash is a probe; ``ok`` says of every trial of one whether it came
+    out as wanted. ``remarks`` are those of the certificate.
+    """
 
     id: str
     kind: str
@@ -49,17 +55,19 @@ class Why(Value):
     stages: tuple[dict[str, Any], ...] = ()
     attempts: tuple[dict[str, Any], ...] = ()
     trials: tuple[dict[str, Any], ...] = ()
+    remarks: tuple[str, ...] = ()
     ancestors: tuple[tuple[int, str, str, str], ...] = ()
 
 
-def why(ident: str, settings: Settings, ledger: Ledger) -> Why:
+def why(ident: str, settings: Settings, ledger: Ledger, store: ArtifactStore | None = None) -> Why:
     """The story of a seed (or task), candidate or skill; ``ident`` may be any unambiguous prefix.
 
-    Raises ConfigError when nothing, or more than one thing, has that id.
+    The remarks of a certificate are read from ``store``. Raises ConfigError when nothing, or more than one thing,
+    has that id.
     """
     kind, full = resolve(ident, ledger)
     if kind == "seed":
-        return _why_seed(full, settings, ledger)
+        return _why_seed(full, settings, ledger, store)
     if kind == "candidate":
         return _why_candidate(full, ledger)
     return _why_skill(full, ledger)
@@ -79,7 +87,7 @@ def resolve(ident: str, ledger: Ledger) -> tuple[str, str]:
     return known[found[0]], found[0]
 
 
-def _why_seed(key: str, settings: Settings, ledger: Ledger) -> Why:
+def _why_seed(key: str, settings: Settings, ledger: Ledger, store: ArtifactStore | None) -> Why:
     seed = ledger.find(SeedFact, key=key)[0]
     memo = Memo()
     results = [
@@ -103,8 +111,16 @@ def _why_seed(key: str, settings: Settings, ledger: Ledger) -> Why:
         stages=tuple(_stage_line(result) for result in computed),
         attempts=tuple(_plain(fact) for fact in ledger.find(AttemptFact, key=key)),
         trials=tuple(_trial(fact, ledger) for fact in ledger.find(TrialFact, key=key)),
+        remarks=_remarks(last, store),
         ancestors=tuple(ledger.ancestors(key)),
     )
+
+
+def _remarks(last: StageResult | None, store: ArtifactStore | None) -> tuple[str, ...]:
+    """Of a certificate, when that is what was computed last."""
+    if last is None or last.stage != "certificate" or last.output is None or store is None:
+        return ()
+    return Certificate.model_validate_json(store.get(last.output)).remarks
 
 
 def _stage_line(result: StageResult) -> dict[str, Any]:
@@ -124,7 +140,8 @@ def _plain(fact: Fact) -> dict[str, Any]:
 def _trial(fact: TrialFact, ledger: Ledger) -> dict[str, Any]:
     checks = ledger.find(CheckFact, trial=fact.fact_id)
     failed = [{"check": c.check, "status": c.status, "message": c.message} for c in checks if c.status != "pass"]
-    return {**_plain(fact), "checks": len(checks), "failed": failed}
+    told = {"ok": fact.reward == wanted_reward(fact.kind)} if fact.stage == "certificate" else {}
+    return {**_plain(fact), "checks": len(checks), "failed": failed, **told}
 
 
 def _source(skill: str, ledger: Ledger) -> SkillSource:

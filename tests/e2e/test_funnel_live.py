@@ -79,7 +79,10 @@ def test_lineage_goes_back_to_the_sources(stories: dict[str, dict[str, Any]]) ->
 
 def test_trials_of_a_certified_task_are_all_there(stories: dict[str, dict[str, Any]]) -> None:
     trials = stories["valid"]["trials"]
-    assert sorted((t["kind"], t["reward"]) for t in trials) == [("baseline", 0)] * 3 + [("oracle", 1)] * 4
+    whole = sorted((t["kind"], t["reward"]) for t in trials if "/" not in t["kind"])
+    assert whole == [("baseline", 0)] * 3 + [("oracle", 1)] * 4
+    probes = {t["kind"].partition("/")[0] for t in trials if "/" in t["kind"] and t["stage"] == "certificate"}
+    assert {"twice", "partial", "attack"} <= probes
 
 
 def test_exported_packages_are_whole(live: Live, tmp_path: Path) -> None:
@@ -88,7 +91,14 @@ def test_exported_packages_are_whole(live: Live, tmp_path: Path) -> None:
     assert len(folders) == 3
     for folder in folders:
         names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-        assert {"task.toml", "instruction.md", "environment/Dockerfile", "solution/solve.sh", "tests/test.sh"} <= names
+        assert {
+            "task.toml",
+            "certificate.json",
+            "instruction.md",
+            "environment/Dockerfile",
+            "solution/solve.sh",
+            "tests/test.sh",
+        } <= names
 
 
 def test_the_key_stands_nowhere(live: Live, tmp_path: Path) -> None:

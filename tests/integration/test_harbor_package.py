@@ -38,7 +38,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         example.SKILLS,
         e0_archive=example.E0_ARCHIVE,
         limits=TaskLimits.of(60),
-        level="basic",
+        certificate=example.CERTIFIED,
     )
     export(built.tar(), folder)
     return folder

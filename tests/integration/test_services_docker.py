@@ -18,7 +18,7 @@ from facet_dagster.domain.outcome import Component, Reason
 from facet_dagster.domain.task import Certificate, Draft, Task
 from facet_dagster.domain.trial import ExecResult, Limits
 from facet_dagster.ports import Run
-from facet_dagster.stages.task.certify import certify
+from facet_dagster.stages.task.certificate import certify
 from facet_dagster.stages.task.lint import lint
 from facet_dagster.stages.task.validate import first_validation
 from tests.fixtures import service_cases as cases
@@ -99,7 +99,9 @@ def test_a_case_is_refused_at_start_accepted_solved_and_certified(built: Built, 
     assert all(command.ok for trial in (first.baseline, first.oracle) for command in trial.collected)
 
     store = MemoryArtifactStore()
-    outcome = certify(task, built.case.scenario, example.SKILLS, sandbox=sandbox, store=store, trial_seconds=60)
+    outcome = certify(
+        task, built.case.scenario, example.SKILLS, sandbox=sandbox, store=store, trial_seconds=60, day=example.DAY
+    )
     assert outcome.rejection is None, outcome.rejection
     assert isinstance(outcome.value, Certificate)
     package = unpack(store.get(outcome.value.package))

@@ -16,7 +16,7 @@ from facet_dagster.domain.outcome import Component, Reason
 from facet_dagster.domain.task import Certificate, Draft, Task
 from facet_dagster.domain.trial import End, TrialKind
 from facet_dagster.ports import BuildContext, Built
-from facet_dagster.stages.task.certify import certify
+from facet_dagster.stages.task.certificate import certify
 from facet_dagster.stages.task.images import images
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.repair import finish
@@ -73,7 +73,9 @@ def test_a_sound_task_refuses_e0_accepts_the_solution_and_is_certified(
     assert {c.status for c in oracle.checks} == {"pass"}
 
     store = MemoryArtifactStore()
-    outcome = certify(task, example.SCENARIO, example.SKILLS, sandbox=sandbox, store=store, trial_seconds=60)
+    outcome = certify(
+        task, example.SCENARIO, example.SKILLS, sandbox=sandbox, store=store, trial_seconds=60, day=example.DAY
+    )
     assert outcome.rejection is None
     assert isinstance(outcome.value, Certificate)
     assert (outcome.value.oracle, outcome.value.baseline) == ((1, 1, 1), (0, 0))

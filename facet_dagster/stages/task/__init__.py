@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from facet_dagster.domain.ids import digest
 from facet_dagster.prompts import version
-from facet_dagster.stages.task.certify import certify
+from facet_dagster.stages.task.certificate import certify
 from facet_dagster.stages.task.draft import draft
 from facet_dagster.stages.task.images import Images
 from facet_dagster.stages.task.package import (
@@ -25,7 +25,7 @@ _FILES = digest([(SHIPPED / name).read_text(encoding="utf-8") for name in ("run_
 DRAFT_VERSION = f"2-{version('instruction', 'solution', 'verifier')}"
 VALIDATION_VERSION = f"2-{_FILES}"
 VERSION = f"2-{version('repair_task')}-{_FILES}"
-CERTIFICATE_VERSION = f"1-{_FILES}"
+CERTIFICATE_VERSION = f"2-{_FILES}"
 
 __all__ = [
     "CERTIFICATE_VERSION",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import tomlkit
 
@@ -18,13 +20,14 @@ from facet_dagster.domain.outcome import Value
 from facet_dagster.domain.scenario import Scenario
 from facet_dagster.domain.services import HEALTHY, start_seconds
 from facet_dagster.domain.skill import Skill
-from facet_dagster.domain.task import Draft
+from facet_dagster.domain.task import Certificate, Draft
 from facet_dagster.domain.trial import Limits
 from facet_dagster.ports import BuildContext
 from facet_dagster.stages.task.live import collect_commands
 from facet_dagster.stages.task.render import checks_module, markdown, script
 
 SHIPPED = Path(__file__).parents[2] / "package_files"
+CERTIFICATE = "certificate.json"
 AGENT = USER
 FILE_CAP = 8 * 1024 * 1024
 TOTAL_CAP = 32 * 1024 * 1024
@@ -80,14 +83,15 @@ def build_package(
     *,
     e0_archive: bytes,
     limits: TaskLimits,
-    level: str = "",
+    certificate: Certificate | None = None,
 ) -> Package:
     """The whole package (architecture, section 8). Pure: equal arguments give equal bytes.
 
-    ``e0_archive`` is what the sandbox reads below /app in the environment's image; ``level`` is the
-    certificate's. The base image appears under its public name.
+    ``e0_archive`` is what the sandbox reads below /app in the environment's image; the base
+    image appears under its public name. Without ``certificate`` there is no certificate.json.
     """
     tests = verifier_context(draft, e0_archive, environment.base_image)
+    level = certificate.level if certificate else ""
     parts: dict[str, Mapping[str, bytes]] = {
         "environment": environment_files(environment.recipe, environment.manifest, environment.base_image),
         "solution": {"solve.sh": script(draft.solution.solve_sh).encode()},
@@ -95,12 +99,18 @@ def build_package(
     }
     files = {
         "task.toml": task_toml(draft, scenario, skills, limits, level, environment.recipe.services).encode(),
+        **({CERTIFICATE: indented_json(certificate.shipped())} if certificate else {}),
         "instruction.md": markdown(draft.instruction).encode(),
         **{f"{part}/{path}": data for part, below in parts.items() for path, data in below.items()},
     }
     executable = {"solution/solve.sh", *(f"tests/{path}" for path in tests.executable)}
     executable |= {f"environment/{path}" for path in environment_executables(environment.recipe)}
     return Package(dict(sorted(files.items())), frozenset(executable))
+
+
+def indented_json(value: Any) -> bytes:
+    """For people: one field a line, in a fixed order."""
+    return (json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()
 
 
 def package_files(package: Package) -> dict[str, bytes]:
@@ -164,7 +174,7 @@ def task_toml(
             "seed": draft.seed,
             "families": families,
             "solution_seconds": limits.solution_seconds,
-            **({"certificate": level} if level else {}),
+            **({"certificate": level, "certificate_file": CERTIFICATE} if level else {}),
             "skills": [_credit(skill) for skill in skills],
         },
         "environment": {

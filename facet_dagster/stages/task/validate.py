@@ -19,7 +19,7 @@ from facet_dagster.stages.task.images import images
 from facet_dagster.stages.task.lint import Problem, lint, lint_remarks
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.render import script
-from facet_dagster.stages.task.trial import Trials, trial_facts
+from facet_dagster.stages.task.trial import Judgement, Trials, trial_facts
 
 STAGE = "first_validation"
 TAIL = 2_000
@@ -203,7 +203,7 @@ def classify_verifier(trial: Trial) -> Rejection | None:
     return None
 
 
-def failing(trial: Trial) -> list[dict[str, str]]:
+def failing(trial: Trial | Judgement) -> list[dict[str, str]]:
     """Checks that did not pass, blocked ones last: they say nothing of their own.
 
     The message is ``log_tail``, which canonical digests leave out: it may show a set in any order.

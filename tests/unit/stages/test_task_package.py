@@ -25,13 +25,15 @@ from tests.fixtures import task_example as example
 
 
 def package(**update: Any) -> Package:
-    arguments: dict[str, Any] = {"e0_archive": example.E0_ARCHIVE, "limits": TaskLimits.of(45), "level": "basic"}
+    arguments: dict[str, Any] = {"e0_archive": example.E0_ARCHIVE, "limits": TaskLimits.of(45)}
+    arguments |= {"certificate": example.CERTIFIED}
     skills = update.pop("skills", example.SKILLS)
     return build_package(example.draft(), example.environment(), example.SCENARIO, skills, **{**arguments, **update})
 
 
 def test_the_package_has_harbors_layout() -> None:
     assert sorted(package_files(package())) == [
+        "certificate.json",
         "environment/Dockerfile",
         "environment/app/RULES.md",
         "environment/app/data/regions.json",
@@ -53,7 +55,7 @@ def test_the_package_has_harbors_layout() -> None:
 
 def test_equal_inputs_give_equal_packages_and_each_input_counts() -> None:
     assert package_digest(package()) == package_digest(package())
-    others = [package(level=""), package(limits=TaskLimits.of(46)), package(skills=example.SKILLS[:1])]
+    others = [package(certificate=None), package(limits=TaskLimits.of(46)), package(skills=example.SKILLS[:1])]
     assert len({package_digest(p) for p in [package(), *others]}) == 4
 
 

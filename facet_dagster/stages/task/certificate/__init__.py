@@ -1,0 +1,7 @@
+"""The certificate of a validated task: what was tried on it, and what each trial found."""
+
+from __future__ import annotations
+
+from facet_dagster.stages.task.certificate.certify import certify
+
+__all__ = ["certify"]

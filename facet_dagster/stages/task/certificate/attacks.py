@@ -1,0 +1,73 @@
+"""Work that nobody did: parts of it, trivial files, forged verdicts, inputs made easy. None of it may be accepted."""
+
+from __future__ import annotations
+
+from facet_dagster.domain.archive import unpack
+from facet_dagster.domain.file_variants import partials, trivial_attacks
+from facet_dagster.domain.outcome import Reason, Rejection
+from facet_dagster.stages.task.certificate import tampering
+from facet_dagster.stages.task.certificate.bench import Bench, Seen, refusal
+from facet_dagster.stages.task.certificate.final import Final, outputs_in
+from facet_dagster.stages.task.render import markdown
+from facet_dagster.stages.task.trial import Work
+
+WHAT = {
+    "empty": "empty outputs",
+    "input_copy": "outputs that are copies of inputs",
+    "bare": "outputs that hold a header, or an empty object, and nothing else",
+    "bare_list": "outputs that hold an empty list, or a header, and nothing else",
+    "instruction_words": "outputs that repeat the instruction",
+}
+
+
+def accepted_attack(bench: Bench, final: Final, rules_file: str) -> Rejection | None:
+    """The first attack that got the reward; what is only judged goes first. ``rules_file`` is relative to /app."""
+    return _partial(bench, final) or _trivial(bench, final) or _forged(bench) or _eased(bench, final, rules_file)
+
+
+def _partial(bench: Bench, final: Final) -> Rejection | None:
+    for variant in partials(tuple(final.outputs)):
+        left = final.altered({variant.path: variant.data})
+        seen = bench.judge(f"partial/{variant.path}:{variant.kind}", variant.what, left)
+        if seen.probe.reward == 1:
+            return refusal(Reason.TASK_PARTIAL_ACCEPTED, f"Part of the work is enough: {variant.what}.", seen)
+    return None
+
+
+def _trivial(bench: Bench, final: Final) -> Rejection | None:
+    inputs = {path: data for path, data in final.initial.items() if data}
+    for name, files in trivial_attacks(tuple(final.outputs), inputs, markdown(bench.draft.instruction)):
+        if final.differs(files):
+            what = WHAT.get(name, name)
+            seen = bench.judge(f"attack/{name}", what, final.altered(files))
+            if seen.probe.reward == 1:
+                return _accepted(what, seen)
+    return None
+
+
+def _forged(bench: Bench) -> Rejection | None:
+    """A program that does none of the work, and writes wherever a verdict could come from."""
+    what = "forged results and planted modules, without any output"
+    work = bench.work(tampering.forge(bench.draft.verifier))
+    seen = bench.judge("attack/forged", what, work.left, work=work)
+    return _accepted(what, seen) if seen.probe.reward == 1 else None
+
+
+def _eased(bench: Bench, final: Final, rules_file: str) -> Rejection | None:
+    """The solution at work on inputs that were cut before: right only for a verifier that trusts /app."""
+    what = "the work done on inputs that were cut before"
+    work = bench.work(tampering.ease(bench.draft.solution.solve_sh, rules_file))
+    if _same_outputs(bench, work, final):
+        return None
+    crashed = work.program is None or not work.program.ok
+    seen = bench.judge("attack/eased", what, work.left, work=work, crashed=crashed)
+    return _accepted(what, seen) if seen.probe.reward == 1 else None
+
+
+def _same_outputs(bench: Bench, work: Work, final: Final) -> bool:
+    found = outputs_in(unpack(work.left.app), bench.draft.instruction.outputs) if work.left.app else {}
+    return {path: found.get(path) for path in final.outputs} == dict(final.outputs)
+
+
+def _accepted(what: str, seen: Seen) -> Rejection:
+    return refusal(Reason.TASK_ATTACK_ACCEPTED, f"The verifier gives the reward for {what}.", seen)

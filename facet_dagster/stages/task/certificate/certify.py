@@ -1,0 +1,115 @@
+"""The basic certificate: what can be shown about a task by running it, without any model; and its package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from facet_dagster.domain.facts import ArtifactFact, Fact
+from facet_dagster.domain.findings import kill_matrix
+from facet_dagster.domain.outcome import Rejection
+from facet_dagster.domain.scenario import Scenario
+from facet_dagster.domain.skill import Skill
+from facet_dagster.domain.task import Certificate, Task
+from facet_dagster.errors import InvariantError
+from facet_dagster.funnel import Outcome
+from facet_dagster.ports import ArtifactStore, Sandbox
+from facet_dagster.stages.task.certificate import leaks
+from facet_dagster.stages.task.certificate.attacks import accepted_attack
+from facet_dagster.stages.task.certificate.bench import Bench
+from facet_dagster.stages.task.certificate.conditions import oracle, steady
+from facet_dagster.stages.task.certificate.file_mutants import judged_equivalents, judged_mutants
+from facet_dagster.stages.task.certificate.final import Final
+from facet_dagster.stages.task.images import e0_archive
+from facet_dagster.stages.task.package import TaskLimits, build_package
+from facet_dagster.stages.task.validate import trials_of
+
+LEVEL = "basic"
+
+
+def certify(
+    task: Task,
+    scenario: Scenario,
+    skills: Sequence[Skill],
+    *,
+    sandbox: Sandbox,
+    store: ArtifactStore,
+    trial_seconds: float,
+    day: date,
+) -> Outcome:
+    """Value Certificate; the package's archive, which holds it, goes to ``store`` under ``Certificate.package``.
+
+    The first finding that decides is the rejection, and nothing is tried after it. ``skills`` are the seed's, for
+    their names and licences; ``day`` (UTC) is written on the certificate. Raises SandboxError.
+    """
+    if not task.valid:
+        raise InvariantError(f"Task {task.seed} is not valid and cannot be certified")
+    limits = TaskLimits.of(trial_seconds)
+    with trials_of(task.draft, task.environment, sandbox=sandbox, limits=limits, packaged=True) as trials:
+        bench = Bench(trials, task.draft)
+        files = e0_archive(trials.images.environment, sandbox)
+        rejection, remarks = _tried(task, bench, files, sandbox)
+        info = sandbox.image(trials.images.environment)
+    numbers = _numbers(bench, remarks)
+    if rejection is not None:
+        return Outcome(rejection=rejection, numbers=numbers, facts=tuple(bench.facts))
+    certificate = _certificate(task, bench, remarks).model_copy(
+        update={"day": day.isoformat(), "image_id": info.id if info else ""}
+    )
+    package = build_package(
+        task.draft, task.environment, scenario, skills, e0_archive=files, limits=limits, certificate=certificate
+    )
+    stored = _store(package.tar(), store)
+    facts: tuple[Fact, ...] = (*bench.facts, stored)
+    return Outcome(value=certificate.model_copy(update={"package": stored.sha256}), numbers=numbers, facts=facts)
+
+
+def _tried(task: Task, bench: Bench, files: bytes, sandbox: Sandbox) -> tuple[Rejection | None, list[str]]:
+    """Everything in order, cheapest first: the first rejection, or the remarks that are left. ``files`` are e0."""
+    plain, rejection = oracle(bench)
+    if rejection is not None or plain.work is None:
+        return rejection, []
+    final = Final.of(plain.work.left, task.draft.instruction.outputs, files)
+    searched = leaks.search(task.draft, task.environment, final, bench.trials.images.environment, sandbox)
+    rejection = (
+        searched.rejection or steady(bench, plain) or accepted_attack(bench, final, task.environment.recipe.rules_file)
+    )
+    if rejection is not None:
+        return rejection, searched.remarks
+    remarks = [] if final.outputs else ["No output of the instruction is a file that the solution made or changed."]
+    return None, [*remarks, *searched.remarks, *judged_mutants(bench, final), *judged_equivalents(bench, final)]
+
+
+def _certificate(task: Task, bench: Bench, remarks: Sequence[str]) -> Certificate:
+    environment = task.environment
+    probes = tuple(bench.probes)
+    return Certificate(
+        seed=task.seed,
+        level=LEVEL,
+        oracle=tuple(p.reward for p in probes if p.kind == "oracle" and p.reward is not None),
+        baseline=tuple(p.reward for p in probes if p.kind == "baseline" and p.reward is not None),
+        image=bench.trials.images.environment,
+        base_image=environment.base_image,
+        standin=environment.standin,
+        snapshot_date=environment.e0.snapshot_date if environment.e0 else "",
+        probes=probes,
+        kills=kill_matrix(tuple(check.id for check in task.draft.verifier.checks), probes),
+        remarks=tuple(remarks),
+        seconds=round(bench.seconds, 1),
+    )
+
+
+def _numbers(bench: Bench, remarks: Sequence[str]) -> dict[str, float]:
+    probes = bench.probes
+    return {
+        "oracle": sum(p.reward == 1 for p in probes if p.kind == "oracle"),
+        "baseline": sum(p.reward == 0 for p in probes if p.kind == "baseline"),
+        "checks": len(bench.draft.verifier.checks),
+        "probes": len(probes),
+        "not_as_wanted": sum(not p.ok for p in probes),
+        "remarks": len(remarks),
+    }
+
+
+def _store(data: bytes, store: ArtifactStore) -> ArtifactFact:
+    return ArtifactFact(sha256=store.put(data), kind="package", size=len(data))
