@@ -102,12 +102,13 @@ def certificate(
     settings: dg.ResourceParam[Settings],
     ledger: dg.ResourceParam[Ledger],
     store: dg.ResourceParam[ArtifactStore],
+    llm: dg.ResourceParam[LLM],
     sandbox: dg.ResourceParam[Sandbox],
 ) -> Iterator[dg.Output[None]]:
     """What was shown about a validated task by repeated execution, and its Harbor package."""
     stage = seed_stages(settings).certificate
-    compute = pipeline.certificate(settings, ledger=ledger, store=store, sandbox=sandbox)
+    compute = pipeline.certificate(settings, ledger=ledger, store=store, llm=llm, sandbox=sandbox)
     links, workers = seed_links(ledger, "certificate"), settings.workers
     yield from fan_out(
-        context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, sandbox=sandbox
+        context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, llm=llm, sandbox=sandbox
     )

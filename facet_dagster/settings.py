@@ -59,6 +59,9 @@ class Settings(BaseSettings):
     )
     disk_floor: float = Field(default=1.0, ge=0, description="GiB free below which nothing runs")
     build_cache: float = Field(default=20.0, ge=0, description="GiB that the engine's build cache may hold")
+    certificate: Literal["basic", "standard"] = Field(
+        default="basic", description="how far certificates go: basic asks no model, standard does"
+    )
     trial_seconds: float = Field(default=120.0, gt=0)
     build_seconds: float = Field(default=600.0, gt=0)
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")

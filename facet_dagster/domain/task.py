@@ -156,6 +156,9 @@ class Task(Value):
         return bool(self.validations) and self.validations[-1].valid
 
 
+Level = Literal["basic", "standard"]
+
+
 class Certificate(Value):
     """What was shown about a task. Level ``basic``: whatever needs no model.
 
@@ -165,7 +168,7 @@ class Certificate(Value):
     """
 
     seed: str
-    level: Literal["basic"]
+    level: Level
     oracle: tuple[int, ...]
     baseline: tuple[int, ...]
     image: str

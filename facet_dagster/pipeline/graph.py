@@ -60,7 +60,8 @@ def seed_stages(settings: Settings) -> SeedStages:
     draft = Stage("task_draft", task.DRAFT_VERSION, (built, scenes))
     checked = Stage("first_validation", task.VALIDATION_VERSION, (draft, built, scenes), (settings.trial_seconds,))
     final = Stage("task", task.VERSION, (checked, built, scenes), (settings.task_repairs,))
-    certificate = Stage("certificate", task.CERTIFICATE_VERSION, (final, scenes))
+    asked = (task.EXAMINE_VERSION,) if settings.certificate == "standard" else ()
+    certificate = Stage("certificate", task.CERTIFICATE_VERSION, (final, scenes), (settings.certificate, *asked))
     return SeedStages(seed, scenes, first, built, draft, checked, final, certificate)
 
 

@@ -181,7 +181,7 @@ def _rebuilder(scene: Scenario, sandbox: Sandbox, build_seconds: float) -> tasks
     return rebuild
 
 
-def certificate(settings: Settings, *, ledger: Ledger, store: ArtifactStore, sandbox: Sandbox) -> Compute:
+def certificate(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM, sandbox: Sandbox) -> Compute:
     """Seed key -> Certificate and the Harbor package."""
     graph = seed_stages(settings)
     kept = kept_skills(settings, ledger, store)
@@ -194,6 +194,8 @@ def certificate(settings: Settings, *, ledger: Ledger, store: ArtifactStore, san
             [_skill(kept, ident) for ident in found.skills],
             sandbox=sandbox,
             store=store,
+            level=settings.certificate,
+            llm=llm,
             trial_seconds=settings.trial_seconds,
             day=datetime.now(UTC).date(),
         )

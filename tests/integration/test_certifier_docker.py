@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
 
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.memory import MemoryArtifactStore, ScriptedLLM
-from facet_dagster.domain.archive import pack
+from facet_dagster.domain.archive import pack, unpack
 from facet_dagster.domain.dockerfile import environment_executables, environment_files
 from facet_dagster.domain.e0 import e0_from_archive
 from facet_dagster.domain.environment import BuildAttempt, Environment, SourceFile
@@ -20,8 +22,9 @@ from facet_dagster.domain.facts import ArtifactFact
 from facet_dagster.domain.outcome import Component, Reason
 from facet_dagster.domain.second import SecondReply
 from facet_dagster.domain.semantic import MutantsReply
-from facet_dagster.domain.task import Task, VerifierReply
+from facet_dagster.domain.task import Certificate, Task, VerifierReply
 from facet_dagster.ports import BuildContext, Built
+from facet_dagster.stages.task.certificate import certify
 from facet_dagster.stages.task.examine import Examined, examine, examine_again
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.validate import first_validation, trials_of
@@ -125,6 +128,39 @@ def test_a_sound_task_kills_its_mutants_and_accepts_another_solution(
     # Unrounded totals are the same here; no discriminator promises a row that tells.
     assert [(f.probe, f.component, f.decides) for f in result.findings] == [(EQUAL_STATE, Component.ENVIRONMENT, False)]
     assert (result.rejection, result.open) == (None, ())
+
+
+@pytest.mark.parametrize(("mutants", "reason"), [(MUTANTS, None), (MUTANTS[:3], Reason.TASK_MUTANT_SURVIVED)])
+def test_a_standard_certificate_holds_what_a_model_tried(
+    environment: Environment, sandbox: DockerSandbox, mutants: list[dict[str, Any]], reason: Reason | None
+) -> None:
+    weak = example.with_check(10, body='assert refused().get("5")') if reason else example.VERIFIER
+    draft = example.draft(environment.image or "", verifier=weak)
+    task = first_validation(draft, environment, example.SCENARIO, sandbox=sandbox, trial_seconds=60).value
+    assert isinstance(task, Task)
+    llm = ScriptedLLM({"semantic_mutants": [{"mutants": mutants}] * 2, "second_solution": [second()]})
+    store = MemoryArtifactStore()
+    outcome = certify(
+        task,
+        example.SCENARIO,
+        example.SKILLS,
+        sandbox=sandbox,
+        store=store,
+        trial_seconds=60,
+        day=date(2026, 1, 2),
+        level="standard",
+        llm=llm,
+    )
+    if reason:
+        assert outcome.rejection is not None
+        assert outcome.rejection.reason is reason
+        return
+    assert isinstance(outcome.value, Certificate), outcome.rejection
+    assert outcome.value.level == "standard"
+    assert {"semantic", "second"} <= {probe.kind for probe in outcome.value.probes}
+    assert "M1" in outcome.value.kills.kills["C9"]
+    shipped = json.loads(unpack(store.get(outcome.value.package))["certificate.json"].data)
+    assert shipped["level"] == "standard"
 
 
 def test_a_weak_check_lets_a_mutant_survive_and_is_blamed(environment: Environment, sandbox: DockerSandbox) -> None:

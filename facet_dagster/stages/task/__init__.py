@@ -6,6 +6,7 @@ from facet_dagster.domain.ids import digest
 from facet_dagster.prompts import version
 from facet_dagster.stages.task.certificate import certify
 from facet_dagster.stages.task.draft import draft
+from facet_dagster.stages.task.examine import EXAMINE_VERSION
 from facet_dagster.stages.task.images import Images
 from facet_dagster.stages.task.package import (
     SHIPPED,
@@ -30,6 +31,7 @@ CERTIFICATE_VERSION = f"2-{_FILES}"
 __all__ = [
     "CERTIFICATE_VERSION",
     "DRAFT_VERSION",
+    "EXAMINE_VERSION",
     "VALIDATION_VERSION",
     "VERSION",
     "Images",

@@ -1,4 +1,4 @@
-"""The basic certificate: what can be shown about a task by running it, without any model; and its package."""
+"""The certificate of a task: what can be shown by running it, and by what a model tries; and its package."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from facet_dagster.domain.findings import kill_matrix
 from facet_dagster.domain.outcome import Rejection
 from facet_dagster.domain.scenario import Scenario
 from facet_dagster.domain.skill import Skill
-from facet_dagster.domain.task import Certificate, Task
+from facet_dagster.domain.task import Certificate, Level, Task
 from facet_dagster.errors import InvariantError
 from facet_dagster.funnel import Outcome
-from facet_dagster.ports import ArtifactStore, Sandbox
+from facet_dagster.ports import LLM, ArtifactStore, Sandbox
 from facet_dagster.stages.task.certificate import leaks
 from facet_dagster.stages.task.certificate.attacks import accepted_attack
 from facet_dagster.stages.task.certificate.bench import Bench
 from facet_dagster.stages.task.certificate.conditions import oracle, steady
 from facet_dagster.stages.task.certificate.file_mutants import judged_equivalents, judged_mutants
 from facet_dagster.stages.task.certificate.final import Final
+from facet_dagster.stages.task.examine import examine
 from facet_dagster.stages.task.images import e0_archive
 from facet_dagster.stages.task.package import TaskLimits, build_package
 from facet_dagster.stages.task.validate import trials_of
-
-LEVEL = "basic"
 
 
 def certify(
@@ -36,11 +35,14 @@ def certify(
     store: ArtifactStore,
     trial_seconds: float,
     day: date,
+    level: Level = "basic",
+    llm: LLM | None = None,
 ) -> Outcome:
     """Value Certificate; the package's archive, which holds it, goes to ``store`` under ``Certificate.package``.
 
-    The first finding that decides is the rejection, and nothing is tried after it. ``skills`` are the seed's, for
-    their names and licences; ``day`` (UTC) is written on the certificate. Raises SandboxError.
+    The first finding that decides is the rejection, and nothing is tried after it. Level ``standard`` asks ``llm``
+    for mutants and for another solution when all else went well. ``skills`` are the seed's, for their names and
+    licences; ``day`` (UTC) is written on the certificate. Raises SandboxError, MalformedReply.
     """
     if not task.valid:
         raise InvariantError(f"Task {task.seed} is not valid and cannot be certified")
@@ -49,11 +51,14 @@ def certify(
         bench = Bench(trials, task.draft)
         files = e0_archive(trials.images.environment, sandbox)
         rejection, remarks = _tried(task, bench, files, sandbox)
+        if rejection is None and level == "standard":
+            rejection, more = _examined(task, scenario, bench, llm, store)
+            remarks += more
         info = sandbox.image(trials.images.environment)
     numbers = _numbers(bench, remarks)
     if rejection is not None:
         return Outcome(rejection=rejection, numbers=numbers, facts=tuple(bench.facts))
-    certificate = _certificate(task, bench, remarks).model_copy(
+    certificate = _certificate(task, bench, remarks, level).model_copy(
         update={"day": day.isoformat(), "image_id": info.id if info else ""}
     )
     package = build_package(
@@ -80,12 +85,26 @@ def _tried(task: Task, bench: Bench, files: bytes, sandbox: Sandbox) -> tuple[Re
     return None, [*remarks, *searched.remarks, *judged_mutants(bench, final), *judged_equivalents(bench, final)]
 
 
-def _certificate(task: Task, bench: Bench, remarks: Sequence[str]) -> Certificate:
+def _examined(
+    task: Task, scenario: Scenario, bench: Bench, llm: LLM | None, store: ArtifactStore
+) -> tuple[Rejection | None, list[str]]:
+    """The rejection of the examination, or what it leaves open and its findings that do not decide."""
+    if llm is None:
+        raise InvariantError("A standard certificate needs a model")
+    found = examine(task, scenario, llm=llm, trials=bench.trials, store=store)
+    bench.probes += found.probes
+    bench.facts += found.facts
+    bench.seconds += sum(probe.seconds for probe in found.probes)
+    told = [f"{finding.probe} ({finding.component}): {finding.what}" for finding in found.findings]
+    return found.rejection, [*found.open, *told]
+
+
+def _certificate(task: Task, bench: Bench, remarks: Sequence[str], level: Level) -> Certificate:
     environment = task.environment
     probes = tuple(bench.probes)
     return Certificate(
         seed=task.seed,
-        level=LEVEL,
+        level=level,
         oracle=tuple(p.reward for p in probes if p.kind == "oracle" and p.reward is not None),
         baseline=tuple(p.reward for p in probes if p.kind == "baseline" and p.reward is not None),
         image=bench.trials.images.environment,
