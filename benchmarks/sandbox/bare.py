@@ -9,7 +9,7 @@ import tarfile
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,14 @@ class Bare:
         self.made: list[str] = []
         self._free: list[str] = []
         self.tags: set[str] = set()
+        self._guard, self._kept = threading.Lock(), dict[str, str]()
+
+    def once(self, name: str, make: Callable[[], str]) -> str:
+        """What ``make`` gave the first time."""
+        with self._guard:
+            if name not in self._kept:
+                self._kept[name] = make()
+            return self._kept[name]
 
     @contextmanager
     def joined(self) -> Iterator[None]:

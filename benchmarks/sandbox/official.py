@@ -1,8 +1,9 @@
 """The sequence of the paper's official release: the classic builder, and containers that idle.
 
-A trial is a container on ``sleep infinity`` with a network; files are copied into it, programs run by exec, results
-are copied out, and it is removed by force. The release calls the docker command for each step; the same by
-docker-py is here, too, because it is faster.
+The initial state is looked at by two containers, one to see that it starts, one to list its files; up to eight more
+that a model asks for are left out. A trial is a container on ``sleep infinity`` with a network; files are copied into
+it, programs run by exec, results are copied out, and it is removed by force. The release calls the docker command for
+each step; the same by docker-py is here, too, because it is faster.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ from facet_dagster.domain.archive import pack
 _LAYER = re.compile(r"---(?:>|\\u003e) ([0-9a-f]{12})\b")  # in the stream of the API the sign is escaped
 
 
+STARTS = ["bash", "-lc", "echo started"]
+FILES = ["python3", "-c", "import os\nfor at in os.walk('/app'): print(at)"]
+
+
 class Official:
     """By docker-py. ``litter`` are the layers that its builds leave: remove them with ``tidy``."""
 
@@ -34,6 +39,18 @@ class Official:
         tag, log = self._bare.build(clock, files, version="1")
         self.litter |= set(_LAYER.findall(log))
         return tag
+
+    def look(self, clock: Clock, image: str) -> None:
+        """Does it start, and which files does it hold: a container for each question."""
+        for argv in (STARTS, FILES):
+            with clock.phase("look"):
+                ident = self._bare.create(image, argv)
+                try:
+                    self._api.start(ident)
+                    assert self._api.wait(ident)["StatusCode"] == 0
+                    assert self._api.logs(ident)
+                finally:
+                    self._api.remove_container(ident, force=True, v=True)
 
     def trial(
         self, clock: Clock, image: str, steps: Sequence[tuple[Mapping[str, bytes], Sequence[str]]], result: str
@@ -81,6 +98,11 @@ class OfficialCommand(Official):
             log = _docker("build", "-t", tag, str(path / "in"), DOCKER_BUILDKIT="0")
         self.litter |= set(_LAYER.findall(log.decode()))
         return tag
+
+    def look(self, clock: Clock, image: str) -> None:
+        for argv in (STARTS, FILES):
+            with clock.phase("look"):
+                assert _docker("run", "--rm", image, *argv)
 
     def trial(
         self, clock: Clock, image: str, steps: Sequence[tuple[Mapping[str, bytes], Sequence[str]]], result: str

@@ -20,7 +20,7 @@ from benchmarks.sandbox.timing import Clock, Contender, interleaved, ratio, told
 from facet_dagster import proof
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.domain.archive import pack
-from facet_dagster.domain.dockerfile import environment_executables, environment_files
+from facet_dagster.domain.dockerfile import bare_verifier_dockerfile, environment_executables, environment_files
 from facet_dagster.domain.environment import Recipe, SourceFile
 from facet_dagster.domain.ids import digest, to_json
 from facet_dagster.domain.task import Task
@@ -42,6 +42,7 @@ TESTS = {
     for path, data in verifier_context(DRAFT, example.E0_ARCHIVE, example.BASE).files.items()
     if not path.startswith("e0")
 }
+JUDGE = bare_verifier_dockerfile(example.BASE, ()).encode()
 SOLUTION = ("bash", "/solution/solve.sh")
 TEST = ("bash", "/tests/test.sh")
 
@@ -72,17 +73,18 @@ def ours(sandbox: DockerSandbox, clock: Clock) -> None:
 
 
 def barely(bare: Bare, clock: Clock) -> None:
-    """The same operations by the best sequence known: no limits, no policy, nothing parsed but the initial files."""
+    """The same operations by the best sequence known: no limits, no policy, nothing parsed but the initial files.
+
+    The verifier's image is the same for all tasks and is built once; nothing runs where the baseline does nothing.
+    """
+    judge = bare.once("judge", lambda: bare.build(Clock(), {"Dockerfile": JUDGE})[0])
     with bare.joined():
         work, _ = bare.build(clock, prepared()[1])
         with bare.container(clock, work, ("true",), bare.host({}), user="agent") as ident:
             e0 = bare.get(clock, ident, "/app")
-            assert bare.execute(clock, ident) == 0
-            untouched = bare.get(clock, ident, "/app")
-        judge, _ = bare.build(clock, tests_of(contents(e0)))
-        assert _judged(bare, clock, judge, untouched) == b"0"
-        assert _judged(bare, clock, judge, _solved(bare, clock, work)) == b"1"
-        bare.remove_image(clock, judge)
+        tests = tests_of(contents(e0))
+        assert _judged(bare, clock, judge, e0, tests) == b"0"
+        assert _judged(bare, clock, judge, _solved(bare, clock, work), tests) == b"1"
         bare.remove_image(clock, work)
 
 
@@ -95,11 +97,12 @@ def _solved(bare: Bare, clock: Clock, image: str) -> bytes:
             return bare.get(clock, ident, "/app")
 
 
-def _judged(bare: Bare, clock: Clock, image: str, app: bytes) -> bytes:
-    with folder(clock, {}) as path:
+def _judged(bare: Bare, clock: Clock, image: str, app: bytes, tests: Mapping[str, bytes]) -> bytes:
+    with folder(clock, tests) as path:
         with clock.phase("files"):
             unpacked(app, path)
-        bare.run(clock, image, TEST, {str(path / "app"): "/app", str(path / "out"): LOGS}, working_dir="/app")
+        binds = {str(path / "app"): "/app", str(path / "in"): "/tests:ro", str(path / "out"): LOGS}
+        bare.run(clock, image, TEST, binds, working_dir="/app")
         return (path / "out" / "reward.txt").read_bytes()
 
 
@@ -113,6 +116,7 @@ def officially(official: Official, clock: Clock) -> None:
     """Solution and tests of a trial run in one container, in the image that was built for the work."""
     recipe, files = prepared()
     image = official.build(clock, files)
+    official.look(clock, image)
     tests = tests_of({file.path: file.content.encode() for file in recipe.files})
     judge = ({f"tests/{path}": data for path, data in tests.items()}, TEST)
     solve = ({"solution/solve.sh": SOLVE}, SOLUTION)

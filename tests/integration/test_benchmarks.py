@@ -40,13 +40,13 @@ def test_containers_are_compared_and_nothing_is_left() -> None:
 
 
 def test_a_validation_asks_the_engine_for_no_more_containers_than_it_needs(tmp_path: Path) -> None:
-    """Two for each trial and one that is only read."""
+    """One that is only read, one for the work, one for each judgement."""
     with closing(DockerSandbox(slots_dir=tmp_path)) as sandbox:
         ours(sandbox, Clock())  # whether folders can be mounted is tried out once
         with counted() as calls:
             ours(sandbox, Clock())
-    assert calls["POST /containers/create"] <= 5
-    assert calls["POST /containers/*/start"] == 4
+    assert calls["POST /containers/create"] == 4
+    assert calls["POST /containers/*/start"] == 3
 
 
 def test_the_bare_validation_gives_the_same_rewards_and_leaves_nothing() -> None:
