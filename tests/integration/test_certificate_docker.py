@@ -129,15 +129,17 @@ def test_a_verifier_that_does_without_an_output(environment: Environment, sandbo
 def test_a_verifier_that_takes_what_it_expects_from_files_of_the_agent(
     environment: Environment, sandbox: DockerSandbox
 ) -> None:
+    """Under a name by which the lint does not know an expectation."""
     helpers = edited(
         example.HELPERS,
         ('(E0 / "data/regions.json")', '(APP / "data/regions.json")'),
         ('rows_of(E0 / "data/sales.csv")', 'rows_of(APP / "data/sales.csv")'),
         ("expected()[0][region], totals().get(region)", "expected()[0].get(region, 0), totals().get(region, 0)"),
         ("expected()[1][ident]", "expected()[1].get(ident)"),
-    )
+    ).replace("expected()", "reckoned()")
     unchanged = 'assert (APP / "data/sales.csv").is_file(), "the sales are gone"'
-    checks = [c.model_copy(update={"body": unchanged}) if c.id == "C13" else c for c in example.CHECKS]
+    bodies = {c.id: c.body.replace("expected()", "reckoned()") for c in example.CHECKS} | {"C13": unchanged}
+    checks = [c.model_copy(update={"body": bodies[c.id]}) for c in example.CHECKS]
     draft = example.draft(environment.image or "", verifier=verifier(helpers, checks))
     rejection = refusal(draft, environment, sandbox)
     assert rejection.reason is Reason.TASK_ATTACK_ACCEPTED
