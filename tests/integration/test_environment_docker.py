@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+import uuid
 from collections.abc import Iterator
 from copy import deepcopy
 from datetime import UTC, datetime
@@ -228,7 +229,7 @@ def test_an_archive_that_cannot_be_reached_is_no_fault_of_the_recipe(tmp_path: P
     sandbox = DockerSandbox(slots_dir=tmp_path, build_network="none")
     try:
         with pytest.raises(SandboxError, match="Debian's archive cannot be reached") as caught:
-            built(sandbox, RECIPE)
+            built(sandbox, {**RECIPE, "files": [*RECIPE["files"], {"path": "mark", "content": uuid.uuid4().hex}]})
     finally:
         sandbox.close()
     assert caught.value.transient
