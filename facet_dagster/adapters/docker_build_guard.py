@@ -50,16 +50,19 @@ class BuildGuard:
 
     def check(self, container: str | None = None) -> Excess | None:
         """What is over its limit now. ``container`` is the classic builder's, its id or the start of it."""
-        for group in self._all():
-            if group.ident not in self._others and group.ident not in self._mine and self._is_ours(group, container):
-                group.cap(self._limits.model_copy(update={"memory": self._wider_memory, "pids": self._wider_pids}))
-                self._mine[group.ident] = group
+        self._recognise(container)
         for group in self._mine.values():
             if group.memory > self._limits.memory:
                 return "memory"
             if group.tasks > self._limits.pids:
                 return "processes"
         return "disk" if self._is_disk_over() else None
+
+    def _recognise(self, container: str | None) -> None:
+        for group in self._all():
+            if group.ident not in self._others and group.ident not in self._mine and self._is_ours(group, container):
+                group.cap(self._limits.model_copy(update={"memory": self._wider_memory, "pids": self._wider_pids}))
+                self._mine[group.ident] = group
 
     def was_out_of_memory(self) -> bool:
         """Whether the kernel ended a program for its memory since the build began."""
@@ -72,6 +75,7 @@ class BuildGuard:
         """
         deadline = time.monotonic() + _GONE_SECONDS
         while time.monotonic() < deadline:
+            self._recognise(None)  # what began in the last moment was not looked at yet
             left = [group for group in self._mine.values() if group.pids]
             if not left:
                 return
