@@ -17,7 +17,7 @@ from facet_dagster.child import end_orderly, run_child
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
 from facet_dagster.cli_output import Json, err, out, say
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
-from facet_dagster.cli_task import coverage
+from facet_dagster.cli_task import coverage, scenario
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
 from facet_dagster.pipeline.skills import ingest as ingest_path
@@ -45,6 +45,7 @@ app.command()(plan)
 app.command()(reap)
 app.command()(shell)
 app.command()(coverage)
+app.command()(scenario)
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tape_app, name="tape")
 app.add_typer(cache_app, name="cache")
@@ -177,6 +178,8 @@ def print_why(story: Why) -> None:
     for line in story.stages:
         out.print(f"  {line['stage']:<18} {line['verdict']:<10} {line['numbers']}", markup=False)
     for attempt in story.attempts:
+        if attempt["kind"].startswith("module."):  # `facet scenario` shows them
+            continue
         mark = "ok" if attempt["ok"] else "failed"
         out.print(f"  {attempt['kind']} round {attempt['round']}: {mark}. {attempt['summary']}", markup=False)
     print_trials(story)

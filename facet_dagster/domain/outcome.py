@@ -67,6 +67,7 @@ class Reason(StrEnum):
     SEED_REFUSED = "seed.refused_by_judge"
     SEED_DUPLICATE = "seed.duplicate"
     SEED_NOT_SELECTED = "seed.not_selected"
+    SCENARIO_THIN = "scenario.thin_skills"
     SCENARIO_MISALIGNED = "scenario.misaligned"
     ENVIRONMENT_POLICY = "environment.policy_violation"
     ENVIRONMENT_BUILD_FAILED = "environment.build_failed"
@@ -105,6 +106,7 @@ _FINAL = {
 }
 POLICY: dict[Reason, Policy] = {
     **{reason: Policy(False, part) for part, reasons in _FINAL.items() for reason in reasons},
+    Reason.SCENARIO_THIN: Policy(False, Component.SKILL),
     Reason.SCENARIO_MISALIGNED: Policy(False, Component.SCENARIO),
     Reason.ENVIRONMENT_POLICY: Policy(True, Component.ENVIRONMENT),
     Reason.ENVIRONMENT_BUILD_FAILED: Policy(True, Component.ENVIRONMENT),

@@ -5,11 +5,11 @@ The classes that a model fills are its reply schemas: field descriptions are par
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from facet_dagster.domain.outcome import Rejection, Value
+from facet_dagster.domain.outcome import Rejection, Sparse, Value
 
 
 class Hypothesis(Value):
@@ -98,14 +98,24 @@ class Selection(Value):
     seeds: tuple[Seed, ...]
 
 
+class Operation(Value):
+    """One thing that a skill makes one able to do, and the words of the skill that say so."""
+
+    id: str = Field(description="A1, A2, ... of skill A; B1, B2, ... of skill B", pattern=r"^[AB]\d+$")
+    text: str = Field(description="the operation with its rules and numbers, in the skill's own terms")
+    quote: str = Field(
+        default="",
+        description="one passage of 4 to 30 words that it rests on, copied letter by letter from the skill; empty "
+        "when the skill does not say it (common practice)",
+    )
+
+
 class SkillAnalysis(Value):
     """Module 1, for one skill."""
 
     ref: Literal["A", "B"]
     purpose: str = Field(description="one sentence")
-    operations: list[str] = Field(
-        description="4 to 10 concrete operations with their rules and numbers, in the skill's own terms"
-    )
+    operations: list[Operation] = Field(description="4 to 10 concrete operations")
     formats: list[str] = Field(description="files it reads or writes, each with its fields")
     invariants: list[str] = Field(description="conditions that always hold, with exact boundaries")
     offline_form: str = Field(
@@ -152,7 +162,7 @@ class ReconstructReply(Value):
     transitions: list[Transition] = Field(description="3 to 8 steps")
     final_state: list[str] = Field(description="facts true at the end, with /app paths")
     rules: list[str] = Field(
-        description="6 to 14 rules, each beginning with its number ('1. ', '2. ', ...), with exact parameters, "
+        description="8 to 16 rules, each beginning with its number ('1. ', '2. ', ...), with exact parameters, "
         "units, boundaries (inclusive or exclusive), rounding and order",
         min_length=4,
     )
@@ -178,6 +188,10 @@ class Requirement(Value):
         "applies, sort order and rounding"
     )
     skill: Literal["A", "B", "AB"] = Field(description="the skill whose procedure it comes from")
+    sources: list[str] = Field(
+        default=[],
+        description="ids of the operations of the analysis that it comes from; only an invariant may have none",
+    )
     kind: Literal["output", "invariant", "behaviour"] = Field(
         description="output: a file's content; invariant: true before and after (inputs unchanged); behaviour: what a "
         "produced script, database or config does when it is used"
@@ -194,28 +208,116 @@ class ReferencesReply(Value):
         description="ordered workflow steps, each with the /app paths it reads and writes and the rules it applies"
     )
     instruction_goal: str = Field(description="what the agent is asked for, in two or three sentences")
-    requirements: list[Requirement] = Field(description="5 to 10, ids R1, R2, ... without gaps", min_length=4)
+    requirements: list[Requirement] = Field(description="6 to 14, ids R1, R2, ... without gaps", min_length=4)
     outputs: list[str] = Field(
         description="absolute path, below /app, of every file that the work creates and that does not exist before it",
         min_length=1,
     )
 
 
-class Scenario(Value):
-    """Everything stage 2 knows about a seed: the specification that all later calls read."""
+class StepLink(Value):
+    """A step of the solution reference and the requirements that it fulfils."""
+
+    step: int = Field(description="its position, from 1", ge=1)
+    rids: list[str] = Field(description="requirement ids; empty when it only reads or prepares")
+
+
+class Ambiguity(Value):
+    """A requirement that can be read in more than one way, and the sentence that ends it."""
+
+    rid: str = Field(pattern=r"^R\d+$")
+    readings: list[str] = Field(description="the readings, each with the result that it gives", min_length=2)
+    settled: str = Field(
+        description="one sentence, added to the requirement, that leaves only the reading of the solution reference"
+    )
+
+
+class AlignmentReply(Value):
+    """Reply of the ``align`` call: do solution reference and instruction reference mean one and the same work?"""
+
+    initial_same: bool = Field(description="both begin with the same files, formats and values")
+    final_same: bool = Field(description="both end with the same files, formats and values")
+    differences: list[str] = Field(default=[], description="one sentence for each difference between the two")
+    steps: list[StepLink] = Field(description="every step of the solution reference once", min_length=1)
+    ambiguous: list[Ambiguity] = Field(default=[], description="only where two careful people would differ")
+    add_requirements: list[Requirement] = Field(
+        default=[], description="what the solution reference does or a rule demands, and no requirement asks for"
+    )
+
+
+class Span(Value):
+    """Where the words of an operation stand in its skill: ``[start, end)`` in characters of ``part``."""
+
+    operation: str
+    skill: str
+    part: Literal["body", "description"]
+    start: int
+    end: int
+
+
+MODULES = (
+    "skill_analysis",
+    "exploration",
+    "association",
+    "evolution",
+    "expansion",
+    "dimensions",
+    "scenario",
+    "solution_reference",
+    "instruction_reference",
+    "alignment",
+)
+
+
+class Scenario(Sparse):
+    """Everything stage 2 knows about a seed: the specification that all later calls read.
+
+    ``references`` hold what the alignment added; ``spans`` are the places in the skills that operations rest on.
+    """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"alignment", "spans"})
 
     seed: str
     analysis: AnalysisReply
     reconstruction: ReconstructReply
     references: ReferencesReply
+    alignment: AlignmentReply | None = None
+    spans: tuple[Span, ...] = ()
+
+    def modules(self) -> dict[str, Any]:
+        """The five modules, the dimensions, C, both references and their alignment, each as JSON data: MODULES."""
+        read, built = self.analysis.model_dump(mode="json"), self.reconstruction.model_dump(mode="json")
+        refs = self.references.model_dump(mode="json")
+        parts = {
+            "skill_analysis": {"skills": read["skills"]},
+            "exploration": _only(read, "explored", "chosen", "why"),
+            "association": _only(built, "kept", "dropped"),
+            "evolution": _only(built, "initial_state", "transitions", "final_state"),
+            "expansion": _only(built, "rules", "discriminators"),
+            "dimensions": refs["dimensions"],
+            "scenario": _only(refs, "title", "scenario"),
+            "solution_reference": {"steps": refs["solution_reference"]},
+            "instruction_reference": _only(refs, "instruction_goal", "requirements", "outputs"),
+        }
+        aligned = self.alignment.model_dump(mode="json") if self.alignment else None
+        return {**parts, **({"alignment": aligned} if aligned else {})}
 
     def specification(self) -> dict[str, Any]:
         """The part that every later prompt shows first: JSON data, the same for each call of a seed."""
-        refs, built = self.references.model_dump(mode="json"), self.reconstruction.model_dump(mode="json")
-        return {
-            **{name: refs[name] for name in ("title", "scenario", "dimensions")},
-            **{
-                name: built[name] for name in ("initial_state", "transitions", "final_state", "rules", "discriminators")
-            },
-            **{name: refs[name] for name in ("solution_reference", "instruction_goal", "requirements", "outputs")},
-        }
+        return specification(self.references, self.reconstruction)
+
+
+def specification(references: ReferencesReply, reconstruction: ReconstructReply) -> dict[str, Any]:
+    """C, the dimensions, states, rules, discriminators and both references, as JSON data."""
+    refs, built = references.model_dump(mode="json"), reconstruction.model_dump(mode="json")
+    for requirement in refs["requirements"]:
+        requirement.pop("sources")  # ids of an analysis that the readers do not see
+    return {
+        **_only(refs, "title", "scenario", "dimensions"),
+        **_only(built, "initial_state", "transitions", "final_state", "rules", "discriminators"),
+        **_only(refs, "solution_reference", "instruction_goal", "requirements", "outputs"),
+    }
+
+
+def _only(data: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: data[name] for name in names}

@@ -43,6 +43,7 @@ class Check(Value):
     title: str = Field(description="at most 12 words: the one rule or field group it tests")
     invariant: bool = Field(default=False, description="true when it also passes on the untouched initial state")
     depends_on: list[str] = Field(default=[], description="check ids that must pass first, e.g. the file parses")
+    discriminators: list[str] = Field(default=[], description="ids of the discriminators whose row it looks at")
     body: str = Field(
         description="statements of a Python function without arguments, starting in column 0, without a def line; "
         "uses the helpers, APP and E0; asserts with a message that shows expected and found"
@@ -55,7 +56,7 @@ class VerifierReply(Value):
     helpers: str = Field(
         description="Python 3 standard library: imports, then helper functions; nothing that reads files on import"
     )
-    checks: list[Check] = Field(description="15 to 28, parses checks first", min_length=8)
+    checks: list[Check] = Field(description="18 to 32, parses checks first", min_length=8)
 
 
 class TaskEdit(Value):

@@ -64,7 +64,7 @@ def scenario(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: L
     def compute(key: str) -> Outcome:
         found = _seed(key, ledger)
         first, second = (_skill(kept, ident) for ident in found.skills)
-        return scenarios.reconstruct(found, first, second, llm=llm)
+        return scenarios.reconstruct(found, first, second, llm=llm, store=store)
 
     return compute
 

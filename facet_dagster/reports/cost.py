@@ -18,6 +18,7 @@ STAGE_OF = {
     "analyse": "scenario",
     "reconstruct": "scenario",
     "references": "scenario",
+    "align": "scenario",
     "manifest": "first_build",
     "environment": "first_build",
     "repair_environment": "environment",

@@ -20,17 +20,16 @@ from facet_dagster.reports.why import resolve
 from facet_dagster.settings import Settings
 
 V = TypeVar("V", bound=BaseModel)
-OPERATIONS = 3
 _RIDS = re.compile(r"\bR(\d+)(?:\s*(?:-|–|to)\s*R?(\d+))?")
 _RULES = re.compile(r"\brules?\s+(\d+(?:(?:\s*,\s*|\s*(?:-|–)\s*|\s+(?:and|to)\s+)\d+)*)", re.IGNORECASE)
 _RANGE = re.compile(r"(\d+)(?:\s*(?:-|–|to)\s*(\d+))?")
-_WORD = re.compile(r"[a-z][a-z_]{3,}")
 
 
 class RequirementLine(Value):
     """A requirement and all that belongs to it.
 
-    ``operations`` are those of its skills that share most words with it: the scenario keeps no closer link.
+    ``operations`` are those of the analysis that it comes from, with the place in the skill where each is stated;
+    a requirement that the alignment added has none.
     ``sections`` and ``steps`` are counted from 1; ``discriminators`` are those of the rules that it applies.
     """
 
@@ -70,6 +69,15 @@ def coverage_of(ident: str, settings: Settings, ledger: Ledger, store: ArtifactS
     if scenario is None or draft is None or environment is None:
         raise ConfigError(f"Seed {key} has no draft yet: `facet why {key}` tells how far it came")
     return coverage(draft, environment, scenario)
+
+
+def scenario_of(ident: str, settings: Settings, ledger: Ledger, store: ArtifactStore) -> Scenario:
+    """The current scenario of a seed. Raises ConfigError."""
+    kind, key = resolve(ident, ledger)
+    found = _Values(key, settings, ledger, store).get(Scenario, "scenario") if kind == "seed" else None
+    if found is None:
+        raise ConfigError(f"{kind} {key} has no scenario: `facet why {key}` tells how far it came")
+    return found
 
 
 class _Values:
@@ -138,17 +146,13 @@ def _rules_of(condition: str) -> tuple[int, ...]:
 
 
 def _operations(requirement: Requirement, scenario: Scenario) -> tuple[str, ...]:
-    words = set(_WORD.findall(requirement.text.lower()))
-    own = [skill for skill in scenario.analysis.skills if skill.ref in requirement.skill]
-    ranked = sorted(
-        (
-            (len(words & set(_WORD.findall(text.lower()))), f"{skill.ref}: {text}")
-            for skill in own
-            for text in skill.operations
-        ),
-        key=lambda item: -item[0],
+    places = {span.operation: f"{span.skill} {span.part} {span.start}-{span.end}" for span in scenario.spans}
+    return tuple(
+        f"{operation.id} [{places.get(operation.id, 'common practice')}]: {operation.text}"
+        for skill in scenario.analysis.skills
+        for operation in skill.operations
+        if operation.id in requirement.sources
     )
-    return tuple(text for shared, text in ranked[:OPERATIONS] if shared)
 
 
 def _forward(lines: tuple[RequirementLine, ...]) -> Iterator[str]:
@@ -174,10 +178,20 @@ def _backward(
     for check in draft.verifier.checks:
         if check.rid not in known:
             yield f"Check {check.id} tests {check.rid}, which is no requirement."
+    yield from _untraced(lines, draft, environment, scenario)
+
+
+def _untraced(
+    lines: tuple[RequirementLine, ...], draft: Draft, environment: Environment, scenario: Scenario
+) -> Iterator[str]:
+    """Discriminators whose way to a rule, a row or a check is broken."""
     joined = {ident for line in lines for ident in line.discriminators}
+    looked_at = {ident for check in draft.verifier.checks for ident in check.discriminators}
     placed = {ident for file in (environment.e0.files if environment.e0 else ()) for ident in file.rows}
     for row in scenario.reconstruction.discriminators:
         if row.id not in joined:
             yield f"Discriminator {row.id} is about {row.rule[:60]!r}, a rule that no requirement applies."
         if environment.e0 and row.id not in placed:
             yield f"The row of discriminator {row.id} is not in the initial state."
+        if row.id not in looked_at:
+            yield f"No check looks at the row of discriminator {row.id}."

@@ -15,7 +15,7 @@ from facet_dagster.domain.skill import Skill, describe
 from facet_dagster.errors import MalformedReply
 from facet_dagster.ports import LLM, Embedder, VectorStore
 
-VERSION = f"1-{prompts.version('judge')}"
+VERSION = f"2-{prompts.version('judge')}"
 
 # Above: the same skill in other words. Below: nothing in common.
 NEAR_IDENTICAL = 0.9
@@ -60,11 +60,12 @@ def judge(
 ) -> JudgedCandidate:
     """Ask whether the two skills make one verifiable terminal scenario; ``first`` and ``second`` in any order.
 
-    Where neither skill states a procedure nothing is asked. A malformed reply rejects the candidate.
-    Raises LLMError.
+    Where the anchor is only a topic nothing is asked: such a skill is no ground for a task, though it may be the
+    partner of one. A malformed reply rejects the candidate. Raises LLMError.
     """
-    if not any(reply.concrete for reply in hypotheses):
-        why = reject(Reason.SEED_REFUSED, "Neither skill states a procedure, formats or rules.")
+    anchor = hypotheses[0] if candidate.anchor == first.id else hypotheses[1]
+    if not anchor.concrete:
+        why = reject(Reason.SEED_REFUSED, "The anchor skill states no procedure, formats or rules.")
         return JudgedCandidate(candidate=candidate, rejection=why)
     views = sorted(zip((first, second), hypotheses, strict=True), key=lambda pair: pair[0].id)
     variables = {name: _view(*view) for name, view in zip(("first", "second"), views, strict=True)}

@@ -96,3 +96,12 @@ def test_what_has_no_texts_is_said(shelf: Shelf, ident: str, said: str) -> None:
     done = shelf.home.call("coverage", ident)
     assert done.returncode == 1
     assert said in " ".join(done.stderr.split())
+
+
+def test_the_modules_of_a_scenario_are_shown(shelf: Shelf) -> None:
+    done = shelf.home.call("scenario", WHOLE, "--module", "expansion", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["expansion"]["discriminators"][0]["id"] == "D1"
+    wrong = shelf.home.call("scenario", WHOLE, "--module", "summary")
+    assert wrong.returncode == 1
+    assert "this scenario has skill_analysis, exploration" in " ".join(wrong.stderr.split())

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from facet_dagster.domain.environment import Environment
-from facet_dagster.domain.scenario import Discriminator, Scenario
+from facet_dagster.domain.scenario import Discriminator, Scenario, Span
 from facet_dagster.domain.task import Draft, Section
 from facet_dagster.reports.coverage import coverage, rids_in, rules_in
 from tests.fixtures import task_example as example
@@ -50,15 +50,23 @@ def test_a_requirement_is_joined_with_everything_that_belongs_to_it() -> None:
     assert line.discriminators == ("D1", "D2", "D3")
 
 
-def test_operations_are_those_of_its_skill_with_most_words_in_common() -> None:
+def test_a_requirement_is_followed_to_the_words_of_the_skill() -> None:
     scene = scenario()
-    skills = [
-        skill.model_copy(update={"operations": [f"sum the {word} rows", "do something else"]})
-        for skill, word in zip(scene.analysis.skills, ("refused", "accepted"), strict=True)
-    ]
-    scene = scene.model_copy(update={"analysis": scene.analysis.model_copy(update={"skills": skills})})
-    line = {line.rid: line for line in coverage(draft(), environment(), scene).requirements}["R2"]
-    assert line.operations == ("A: sum the refused rows",)
+    requirements = [r.model_copy(update={"sources": ["A2", "B1"]}) for r in scene.references.requirements]
+    scene = scene.model_copy(
+        update={
+            "references": scene.references.model_copy(update={"requirements": requirements}),
+            "spans": (Span(operation="A2", skill="skill-a", part="body", start=3, end=40),),
+        }
+    )
+    line = coverage(draft(), environment(), scene).requirements[0]
+    assert line.operations == ("A2 [skill-a body 3-40]: o2", "B1 [common practice]: o1")
+
+
+def test_a_discriminator_that_no_check_looks_at_is_a_hole() -> None:
+    checks = [check.model_copy(update={"discriminators": []}) for check in example.CHECKS]
+    given = draft(verifier=example.VERIFIER.model_copy(update={"checks": checks}))
+    assert holes(given) == [f"No check looks at the row of discriminator D{n}." for n in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +108,8 @@ def test_discriminators_need_a_requirement_and_a_row() -> None:
     lost = Discriminator(id="D9", rule="Rule 7: at most 3", wrong_reading="w", row="r")
     scene = scenario(discriminators=[lost])
     assert holes(draft(), environment("D9"), scene) == [
-        "Discriminator D9 is about 'Rule 7: at most 3', a rule that no requirement applies."
+        "Discriminator D9 is about 'Rule 7: at most 3', a rule that no requirement applies.",
+        "No check looks at the row of discriminator D9.",
     ]
     assert holes(draft(), environment("D1", "D2")) == ["The row of discriminator D3 is not in the initial state."]
 

@@ -13,9 +13,18 @@ RULES = ["1. Read orders.csv.", "2. An order of at least 10000 cents is large.",
 SEED = Seed(
     key="261130-0123456789ab", candidate="c", skills=("a-1", "b-2"), scenario="Orders.", families=("data", "data")
 )
+BODY = "# Orders\n\nRead every order first. A *large* order has at least 100 euros.\nSort orders by their id.\n"
+QUOTES = ("Read every order first", "order has at least 100 euros", "sort orders by their id")
 ANALYSIS: dict[str, Any] = {
     "skills": [
-        {"ref": ref, "purpose": "p", "operations": [], "formats": [], "invariants": [], "offline_form": "files"}
+        {
+            "ref": ref,
+            "purpose": "p",
+            "operations": [{"id": f"{ref}{n}", "text": "o", "quote": QUOTES[n - 1]} for n in (1, 2, 3)],
+            "formats": [],
+            "invariants": [],
+            "offline_form": "files",
+        }
         for ref in "AB"
     ],
     "explored": ["one", "two"],
@@ -40,12 +49,23 @@ REFERENCES: dict[str, Any] = {
     "solution_reference": [f"Read /app/data/orders.csv and write {OUTPUT}."],
     "instruction_goal": "Report the large orders.",
     "requirements": [
-        {"rid": "R1", "text": f"{OUTPUT} is JSON with the key large.", "skill": "A", "kind": "output"},
-        {"rid": "R2", "text": f"large in {OUTPUT} follows rule 2.", "skill": "B", "kind": "output"},
-        {"rid": "R3", "text": f"Ids in {OUTPUT} are sorted.", "skill": "AB", "kind": "output"},
+        {
+            "rid": "R1",
+            "text": f"{OUTPUT} is JSON with the key large.",
+            "skill": "A",
+            "sources": ["A1"],
+            "kind": "output",
+        },
+        {"rid": "R2", "text": f"large in {OUTPUT} follows rule 2.", "skill": "B", "sources": ["B2"], "kind": "output"},
+        {"rid": "R3", "text": f"Ids in {OUTPUT} are sorted.", "skill": "AB", "sources": ["A3", "B3"], "kind": "output"},
         {"rid": "R4", "text": "/app/data/orders.csv stays unchanged.", "skill": "A", "kind": "invariant"},
     ],
     "outputs": [OUTPUT],
+}
+ALIGNMENT: dict[str, Any] = {
+    "initial_same": True,
+    "final_same": True,
+    "steps": [{"step": 1, "rids": ["R1", "R2", "R3"]}],
 }
 
 

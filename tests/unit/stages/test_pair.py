@@ -135,11 +135,11 @@ def test_two_vague_skills_are_refused_without_a_call() -> None:
     assert llm.asked == []
 
 
-@pytest.mark.parametrize("concrete", [(True, False), (False, True)])
-def test_one_concrete_skill_is_enough_to_ask(concrete: tuple[bool, bool]) -> None:
-    found, llm = ask(verdict(), concrete=concrete)
-    assert found.rejection is None
-    assert len(llm.asked) == 1
+@pytest.mark.parametrize(("concrete", "asked"), [((True, False), 1), ((False, True), 0)])
+def test_a_topic_may_be_a_partner_and_no_anchor(concrete: tuple[bool, bool], asked: int) -> None:
+    found, llm = ask(verdict(), concrete=concrete)  # the first is the anchor
+    assert (found.rejection is None) == bool(asked)
+    assert len(llm.asked) == asked
 
 
 def test_a_malformed_reply_rejects_this_pair_only() -> None:

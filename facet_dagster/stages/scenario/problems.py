@@ -1,35 +1,18 @@
-"""Stage 2, second half: from a pair of skills to the complete scenario C and its references.
-
-Paper, section 3.2: five modules (analysis, exploration, association, evolution, expansion), five
-dimensions, the solution reference, then the instruction reference, and the check that both share their
-initial and final states. Modules 1-2 are the call ``analyse``, 3-5 ``reconstruct``, the rest ``references``.
-"""
+"""What a program can find wrong with the replies of scenario reconstruction, as sentences that a model can act on."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable
 
-from pydantic import BaseModel
-
-from facet_dagster.domain.outcome import Reason, Rejection, reject
 from facet_dagster.domain.scenario import (
+    AlignmentReply,
     AnalysisReply,
     ReconstructReply,
     ReferencesReply,
     Requirement,
-    Scenario,
-    Seed,
 )
-from facet_dagster.domain.skill import Skill
-from facet_dagster.funnel import Outcome
-from facet_dagster.ports import LLM
-from facet_dagster.prompts import version
-
-VERSION = f"1-{version('analyse', 'reconstruct', 'references')}"
-BODY = 9_000
 
 _PATH = re.compile(r"/app(?:/[\w.@+-]+)+")
 _FILE = re.compile(r"/app(?:/[\w.@+-]+)*/[\w@+-][\w.@+-]*\.\w+")
@@ -46,73 +29,8 @@ _NETWORK = re.compile(
     re.IGNORECASE,
 )
 
-Reply = TypeVar("Reply", bound=BaseModel)
 
-
-def reconstruct(seed: Seed, first: Skill, second: Skill, *, llm: LLM) -> Outcome:
-    """The Scenario of a seed, whose skills are ``first`` (A) and ``second`` (B); parents are both skill ids.
-
-    A misaligned reply is asked for once more with its problems; then the seed is rejected as
-    SCENARIO_MISALIGNED. Raises MalformedReply and other LLMErrors of the model.
-    """
-    variables = {"joint": seed.scenario, "skill_a": _shown(first), "skill_b": _shown(second)}
-    analysis = llm.ask("analyse", variables, AnalysisReply, subject=seed.key)
-    built, problems = _aligned(llm, "reconstruct", {"analysis": analysis}, ReconstructReply, _state_problems, seed.key)
-    if problems:
-        return _misaligned("reconstruction", problems)
-
-    def check(references: ReferencesReply) -> list[str]:
-        return reference_problems(references, built)
-
-    given = {"analysis": analysis, "reconstruction": built}
-    references, problems = _aligned(llm, "references", given, ReferencesReply, check, seed.key)
-    if problems:
-        return _misaligned("references", problems)
-    value = Scenario(seed=seed.key, analysis=analysis, reconstruction=built, references=references)
-    return Outcome(
-        value=value,
-        numbers={
-            "requirements": len(references.requirements),
-            "rules": len(built.rules),
-            "discriminators": len(built.discriminators),
-            "outputs": len(references.outputs),
-        },
-        parents=((first.id, "skill"), (second.id, "skill")),
-    )
-
-
-def _aligned(
-    llm: LLM,
-    call: str,
-    variables: Mapping[str, Any],
-    schema: type[Reply],
-    check: Callable[[Reply], list[str]],
-    subject: str,
-) -> tuple[Reply, list[str]]:
-    """The first reply without problems of at most two, or the second one with its problems."""
-    reply = llm.ask(call, {**variables, "problems": []}, schema, subject=subject)
-    problems = check(reply)
-    if problems:
-        reply = llm.ask(call, {**variables, "problems": problems}, schema, subject=subject, attempt=1)
-        problems = check(reply)
-    return reply, problems
-
-
-def _misaligned(part: str, problems: list[str]) -> Outcome:
-    return Outcome(rejection=_rejection(part, problems))
-
-
-def _rejection(part: str, problems: list[str]) -> Rejection:
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return reject(Reason.SCENARIO_MISALIGNED, f"The {part} stays misaligned: {problems[0]}{more}", problems=problems)
-
-
-def _shown(skill: Skill) -> dict[str, str]:
-    body = skill.body if len(skill.body) <= BODY else skill.body[:BODY] + "\n[the rest is left out]"
-    return {"name": skill.name, "title": skill.title, "description": skill.description[:1_000], "body": body}
-
-
-def _state_problems(built: ReconstructReply) -> list[str]:
+def state_problems(built: ReconstructReply) -> list[str]:
     """What modules 3-5 got wrong, as sentences."""
     found = [f"Discriminator id {ident} occurs more than once." for ident in _twice(d.id for d in built.discriminators)]
     numbers = [int(match[1]) for match in map(_NUMBER.match, built.rules) if match]
@@ -132,6 +50,28 @@ def reference_problems(references: ReferencesReply, built: ReconstructReply) -> 
         *_requirement_problems(references.requirements),
         *_grounding_problems(references, built),
     ]
+
+
+def alignment_problems(references: ReferencesReply, alignment: AlignmentReply) -> list[str]:
+    """What an alignment found wrong with the references that added sentences cannot mend."""
+    found = [f"The two references differ: {text}" for text in alignment.differences]
+    if not found and not (alignment.initial_same and alignment.final_same):
+        which = "initial" if not alignment.initial_same else "final"
+        found.append(f"The two references do not share their {which} state.")
+    done = {rid for link in alignment.steps for rid in link.rids}
+    found += [
+        f"{requirement.rid} is fulfilled by no step of the solution reference: {requirement.text[:120]}"
+        for requirement in references.requirements
+        if requirement.kind != "invariant" and requirement.rid not in done
+    ]
+    known = {requirement.rid for requirement in references.requirements}
+    serving = {link.step for link in alignment.steps if known & set(link.rids)}
+    found += [
+        f"Step {number} of the solution reference writes a result, but fulfils no requirement: {step[:120]}"
+        for number, step in enumerate(references.solution_reference, 1)
+        if number not in serving and any(path in step for path in references.outputs)
+    ]
+    return found
 
 
 def _output_problems(references: ReferencesReply, built: ReconstructReply) -> list[str]:
@@ -167,6 +107,24 @@ def _requirement_problems(requirements: list[Requirement]) -> list[str]:
         word = _NETWORK.search(requirement.text) or _URL.search(requirement.text)
         if word:
             found.append(f"{requirement.rid} asks for something outside the container ({word[0].strip()}); drop it.")
+    return found
+
+
+def source_problems(requirements: list[Requirement], analysis: AnalysisReply) -> list[str]:
+    """Requirements that come from no operation of the analysis."""
+    known = {operation.id for skill in analysis.skills for operation in skill.operations}
+    found = []
+    for requirement in requirements:
+        strange = [source for source in requirement.sources if source not in known]
+        if strange:
+            found.append(f"{requirement.rid} names the source {strange[0]}, which is no operation of the analysis.")
+        elif not requirement.sources and requirement.kind != "invariant":
+            found.append(f"{requirement.rid} names no source; give the ids of the operations that it comes from.")
+        elif requirement.sources and {source[0] for source in requirement.sources} != set(requirement.skill):
+            found.append(
+                f"{requirement.rid} says skill {requirement.skill}, but its sources are "
+                f"{', '.join(requirement.sources)}."
+            )
     return found
 
 
