@@ -33,7 +33,7 @@ def _problems(
     reads = ARTIFACTS in checks_module(verifier)
     if reads and not collect:
         yield f"Checks read {ARTIFACTS}, but no collect command writes there."
-    if collect and not reads:
+    if plans and collect and not reads:
         yield f"Collect commands write below {ARTIFACTS}, but no check reads there."
     changed = [plan.name for plan in plans if plan.use != "query"]
     if changed and not collect:
