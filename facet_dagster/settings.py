@@ -42,7 +42,7 @@ class Settings(BaseSettings):
     skills: Path = Field(default=ROOT / "examples" / "skills", description="what the demo ingests")
     embedder_dtype: str = Field(default="auto", pattern="^(auto|float32|bfloat16)$")
     base_image: str = "python:3.11-slim-bookworm"
-    seeds: int = Field(default=7, ge=1, description="how many pairs are selected in one selection")
+    seeds: int = Field(default=12, ge=1, description="how many pairs are selected in one selection")
     neighbours: int = Field(default=1, ge=1, description="candidate partners proposed for each skill")
     environment_repairs: int = Field(default=3, ge=0, description="paper, section 3.3")
     task_repairs: int = Field(default=5, ge=0, description="paper, Table 8")

@@ -12,6 +12,9 @@ from facet_dagster.domain.outcome import Sparse, Value
 WORKDIR = "/app"
 VIEW_FILES = 60
 FACTS = 4_000
+SERVICE_NAME = r"^[a-z][a-z0-9-]{0,30}$"
+ServicePackage = Literal["redis-server", "nginx-light", "memcached", "postgresql", "python3"]
+Line = Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"^[^\n\r\x00]+$")]
 
 
 class PlannedFile(Value):
@@ -27,14 +30,34 @@ class PlannedFile(Value):
         description="utf-8, utf-8-sig, utf-16, windows-1252, iso-8859-1, or binary (archives, databases)",
     )
     newline: Literal["lf", "crlf", "mixed", "none"] = Field(
-        default="lf", description="line ends; none for binary files and files without a line break"
+        default="lf",
+        description="line ends; mixed: some lines end in \\r\\n, some in \\n, and a literal file is stored as it is "
+        "written; none for binary files and files without a line break",
     )
     rows: int = Field(description="approximate number of records or lines", ge=0)
     discriminators: list[str] = Field(default=[], description="ids of the discriminators whose row stands here")
 
 
-class ManifestReply(Value):
+class PlannedService(Value):
+    """One server that runs while the agent works."""
+
+    name: str = Field(pattern=SERVICE_NAME, description="short and lower case, e.g. redis")
+    package: ServicePackage = Field(
+        description="the Debian package that brings it; python3: a small server of your own, standard library alone, "
+        "in a literal file"
+    )
+    port: int = Field(ge=1_024, le=65_535, description="the TCP port on 127.0.0.1; 6379, 8080, 11211, 5432, 8000")
+    use: Literal["query", "change", "configure"] = Field(
+        description="query: the work only reads it; change: the work changes what it holds; configure: the work edits "
+        "its configuration below /app and reloads it"
+    )
+    purpose: str = Field(description="what it holds at the start, with defects on purpose, and what the work does")
+
+
+class ManifestReply(Sparse):
     """Reply of the ``manifest`` call: what the container must hold, before any of it is written."""
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"services"})
 
     packages: list[str] = Field(
         description="Debian packages the work needs beyond python3 (standard library), bash, coreutils, mawk, sed, "
@@ -42,6 +65,9 @@ class ManifestReply(Value):
     )
     rules_file: str = Field(description="relative to /app; the numbered rules that solver and verifier share")
     files: list[PlannedFile] = Field(description="every initial file, rules file included", min_length=3)
+    services: list[PlannedService] = Field(
+        default=[], max_length=2, description="servers that the scenario is about; nearly always none"
+    )
 
 
 class SourceFile(Value):
@@ -49,7 +75,8 @@ class SourceFile(Value):
 
     path: str = Field(description="relative to /app, no '..'")
     content: str = Field(
-        description="the complete text; it is stored in the encoding and with the line ends that the manifest gives"
+        description="the complete text, with \\n as line end; it is stored in the encoding and with the line ends that "
+        "the manifest gives; only where these are mixed, write \\r\\n at the end of the lines that end so"
     )
     executable: bool = False
 
@@ -60,9 +87,40 @@ class DiscriminatorRow(Value):
     id: str = Field(description="the discriminator, e.g. D2")
     path: str = Field(description="relative to /app")
     find: str = Field(
-        description="the shortest text that marks its row in that finished file, best the row's unique id; one line",
+        description="the shortest text that marks its row in that finished file, best the row's unique id; where that "
+        "id occurs more than once by design, enough of the line to be this line alone; one line",
         min_length=2,
         max_length=120,
+    )
+
+
+class Service(Value):
+    """A program that runs while the agent works. Its log is /var/log/facet/<name>.log.
+
+    ``command`` and ``healthcheck`` are lines of shell, run as ``user`` in ``workdir``; the command stays in the
+    foreground, and the healthcheck succeeds within ``seconds`` of its start. ``set_up`` is shell, run once at build
+    in the same way: it initialises what lies below ``folders`` (absolute), which are made for ``user`` alone.
+    """
+
+    name: str = Field(pattern=SERVICE_NAME, description="as the manifest names it")
+    command: Line = Field(description="one line of shell that stays in the foreground, best 'exec PROGRAM ...'")
+    healthcheck: Line = Field(description="one line of shell that asks the service and succeeds when it answers")
+    user: str = Field(
+        default="agent",
+        pattern=r"^[a-z_][a-z0-9_-]{0,31}$",
+        description="agent, or the user that its package brings: redis, www-data, memcache, postgres; never root",
+    )
+    workdir: str = Field(default=WORKDIR, pattern=r"^/[^\n\r\x00]*$", description="/app, or one of its folders")
+    seconds: int = Field(default=30, ge=1, le=300, description="until it is healthy")
+    ports: tuple[Annotated[int, Field(ge=1, le=65_535)], ...] = Field(
+        default=(), description="the TCP ports on which it listens, on 127.0.0.1 alone"
+    )
+    folders: tuple[Annotated[str, Field(pattern=r"^/[A-Za-z0-9._/-]+$")], ...] = Field(
+        default=(), description="its own folders below /var/lib or /srv; they are made for its user alone"
+    )
+    set_up: str = Field(
+        default="",
+        description="shell, run once at build as its user, in its workdir, when /app is complete: fills its folders",
     )
 
 
@@ -76,6 +134,7 @@ class RecipeReply(Value):
         "generated file of the manifest; empty when there is none",
     )
     rows: list[DiscriminatorRow] = Field(default=[], description="at least one for every discriminator")
+    services: list[Service] = Field(default=[], description="exactly the services of the manifest, in order of start")
 
 
 class FileEdit(Value):
@@ -97,28 +156,10 @@ class EnvironmentRepairReply(Value):
     add_packages: list[str] = []
     remove_packages: list[str] = []
     rows: list[DiscriminatorRow] = Field(default=[], description="only for discriminators whose place or mark changes")
-
-
-Line = Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"^[^\n\r\x00]+$")]
-
-
-class Service(Value):
-    """A program that runs while the agent works. Its log is /var/log/facet/<name>.log.
-
-    ``command`` and ``healthcheck`` are lines of shell, run as ``user`` in ``workdir``; the command stays in the
-    foreground, and the healthcheck succeeds within ``seconds`` of its start. ``set_up`` is shell, run once at build
-    in the same way: it initialises what lies below ``folders`` (absolute), which are made for ``user`` alone.
-    """
-
-    name: str = Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")
-    command: Line
-    healthcheck: Line
-    user: str = Field(default="agent", pattern=r"^[a-z_][a-z0-9_-]{0,31}$")
-    workdir: str = Field(default=WORKDIR, pattern=r"^/[^\n\r\x00]*$")
-    seconds: int = Field(default=30, ge=1, le=300)
-    ports: tuple[Annotated[int, Field(ge=1, le=65_535)], ...] = ()
-    folders: tuple[Annotated[str, Field(pattern=r"^/[A-Za-z0-9._/-]+$")], ...] = ()
-    set_up: str = ""
+    put_services: list[Service] = Field(
+        default=[], description="whole new versions of services, by name; one that is missing is added"
+    )
+    remove_services: list[str] = Field(default=[], description="names of services that the manifest does not plan")
 
 
 class Recipe(Sparse):

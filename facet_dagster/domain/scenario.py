@@ -57,7 +57,9 @@ class JudgeReply(Value):
     """Reply of the ``judge`` call for one candidate pair."""
 
     complementary: bool = Field(description="one skill's result feeds the other, or both constrain one result")
-    terminal_executable: bool = Field(description="doable offline, with files and a shell, no service or account")
+    terminal_executable: bool = Field(
+        description="doable offline, with files, a shell and at most a local server, no account"
+    )
     verifiable: int = Field(description="1 to 5: how well a program can check the result", ge=1, le=5)
     scenario: str = Field(description="the joint scenario in at most 60 words; empty when refused")
     reason: str = Field(description="one sentence for the decision")

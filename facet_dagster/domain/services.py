@@ -21,6 +21,8 @@ HEALTHY = f"{ENTRYPOINT} --healthy"
 # A healthcheck that hangs is ended after 10 s, so a service may take that much longer than its seconds.
 _OVERRUN = 15.0
 _LISTENS = "0A"
+# 127.0.0.0/8 and ::1, as the kernel writes them.
+_LOOPBACK = re.compile(r"[0-9A-F]{6}7F|0{24}01000000|0{16}FFFF0000[0-9A-F]{6}7F")
 _NAME_CAP = 100
 _SEEN_CAP = 20
 
@@ -66,15 +68,21 @@ wait_for() {{
     end=$(($(date +%s) + $4))
     until healthy "$2" "$3" "$5"; do
         runs "$started" || break
-        [ "$(date +%s)" -lt "$end" ] || fail "$1" "is not healthy after $4 s"
+        [ "$(date +%s)" -lt "$end" ] || fail "$1" "is not healthy after $4 s" "$(answer "$2" "$3" "$5")"
         sleep 0.2
     done
     runs "$started" || fail "$1" "has ended; its command must stay in the foreground"
 }}
 
+# answer USER FOLDER LINE: what the healthcheck says for itself, at most 4 s more
+answer() {{
+    (as "$1" "$2" timeout 4 /bin/sh -c "$3") </dev/null 2>&1 | tail -n 3 | cut -c 1-200
+}}
+
 fail() {{
     echo "Service $1 $2. The end of its log:" >&2
     tail -n 20 "{logs}/$1.log" >&2
+    [ -z "${{3-}}" ] || echo "Its healthcheck says: $3" >&2
     exit 1
 }}
 
@@ -141,15 +149,32 @@ def seen(service: Service, text: str) -> RunningService:
     """What ``look_at`` printed, as a value; lines that are not understood are passed over."""
     processes = {m[1][:_NAME_CAP] for m in re.finditer(r"^process (.+)$", text, re.MULTILINE)}
     own = set(re.findall(r"^socket (\d+)$", text, re.MULTILINE))
-    ports = {int(port, 16) for port, state, inode in _sockets(text) if state == _LISTENS and inode in own}
+    ports = {int(port, 16) for _, port, state, inode in _sockets(text) if state == _LISTENS and inode in own}
     return RunningService(
         name=service.name, ports=tuple(sorted(ports)[:_SEEN_CAP]), processes=tuple(sorted(processes)[:_SEEN_CAP])
     )
 
 
-def _sockets(text: str) -> list[tuple[str, str, str]]:
-    """(port, state, inode) of each line of /proc/net/tcp: number, local, remote, state, six more, then the inode."""
-    row = r"^ *\d+: [0-9A-F]+:([0-9A-F]{4}) [0-9A-F]+:[0-9A-F]{4} ([0-9A-F]{2}) \S+ \S+ \S+ +\d+ +\d+ (\d+) "
+def exposed(text: str) -> tuple[int, ...]:
+    """Ports that what ``look_at`` printed shows open on more than the loopback, sorted."""
+    own = set(re.findall(r"^socket (\d+)$", text, re.MULTILINE))
+    return tuple(
+        sorted(
+            {
+                int(port, 16)
+                for address, port, state, inode in _sockets(text)
+                if state == _LISTENS and inode in own and not _LOOPBACK.fullmatch(address)
+            }
+        )
+    )
+
+
+def _sockets(text: str) -> list[tuple[str, str, str, str]]:
+    """(address, port, state, inode) of each line of /proc/net/tcp.
+
+    A line holds number, local, remote, state, six more, then the inode.
+    """
+    row = r"^ *\d+: ([0-9A-F]+):([0-9A-F]{4}) [0-9A-F]+:[0-9A-F]{4} ([0-9A-F]{2}) \S+ \S+ \S+ +\d+ +\d+ (\d+) "
     return re.findall(row, text, re.MULTILINE)
 
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from facet_dagster.domain.environment import Environment, Line
+from facet_dagster.domain.environment import Environment, Line, Service
 from facet_dagster.domain.findings import KillMatrix, Probe
 from facet_dagster.domain.outcome import Component, Rejection, Sparse, Value
 from facet_dagster.domain.trial import Trial
@@ -50,13 +50,30 @@ class Check(Value):
     )
 
 
-class VerifierReply(Value):
-    """Reply of the ``verifier`` call."""
+class CollectCommand(Value):
+    """A line of shell, run as root when the work is done and the services still run.
+
+    What it writes below /logs/artifacts, as it alone can, the verifier finds at the same path.
+    """
+
+    command: Line = Field(
+        description="one line of bash, run as root in /app: asks a service and writes the answer below /logs/artifacts"
+    )
+    seconds: int = Field(default=30, ge=1, le=300, description="its limit")
+
+
+class VerifierReply(Sparse):
+    """Reply of the ``verifier`` call. A draft keeps ``collect`` beside the verifier."""
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"collect"})
 
     helpers: str = Field(
         description="Python 3 standard library: imports, then helper functions; nothing that reads files on import"
     )
     checks: list[Check] = Field(description="18 to 32, parses checks first", min_length=8)
+    collect: list[CollectCommand] = Field(
+        default=[], max_length=12, description="only where services run: how their state becomes files for the checks"
+    )
 
 
 class TaskEdit(Value):
@@ -82,16 +99,12 @@ class TaskRepairReply(Value):
         default=[], description="verifier only: new checks, or whole replacements of checks with the same id"
     )
     add_sections: list[Section] = Field(default=[], description="instruction only: sections added at the end")
-
-
-class CollectCommand(Value):
-    """A line of shell, run as root when the work is done and the services still run.
-
-    What it writes below /logs/artifacts, as it alone can, the verifier finds at the same path.
-    """
-
-    command: Line
-    seconds: int = Field(default=30, ge=1, le=300)
+    put_collect: list[CollectCommand] = Field(
+        default=[], max_length=12, description="verifier only, where services run: all collect commands anew"
+    )
+    put_services: list[Service] = Field(
+        default=[], description="environment only: whole new versions of services, by name"
+    )
 
 
 class Draft(Sparse):

@@ -170,7 +170,8 @@ def _rebuilder(scene: Scenario, sandbox: Sandbox, build_seconds: float) -> tasks
 
     def rebuild(environment: Environment, edits: tuple[FileEdit, ...]) -> Environment:
         reply = EnvironmentRepairReply(diagnosis="asked for by a validation", edits=list(edits))
-        recipe, problems = environments.apply_repair(environment.recipe, reply)
+        # Without edits it is the services that changed.
+        recipe, problems = environments.apply_repair(environment.recipe, reply) if edits else (environment.recipe, [])
         if problems:
             failed = BuildAttempt(
                 round=len(environment.attempts), recipe="", failed_step="edit", problems=tuple(problems)

@@ -13,6 +13,7 @@ from facet_dagster.domain.environment import (
     ManifestReply,
     Recipe,
     RecipeReply,
+    Service,
     SourceFile,
 )
 
@@ -38,11 +39,12 @@ def plain_manifest(manifest: ManifestReply) -> ManifestReply:
 def compose(manifest: ManifestReply, reply: RecipeReply) -> Recipe:
     """The recipe that a manifest and its files make."""
     return Recipe(
-        packages=_packages(manifest.packages),
+        packages=_packages([*manifest.packages, *(service.package for service in manifest.services)]),
         rules_file=manifest.rules_file,
         files=tuple(_plain_file(file) for file in reply.files),
         generator=reply.generator if reply.generator.strip() else "",
         rows=tuple(_plain_row(row) for row in reply.rows),
+        services=tuple(reply.services),
     )
 
 
@@ -66,6 +68,7 @@ def apply_repair(recipe: Recipe, reply: EnvironmentRepairReply) -> tuple[Recipe,
             "files": tuple(_with(files.get(path), path, texts[path]) for path in texts if path not in removed),
             "generator": generator if generator.strip() else "",
             "rows": _merged(recipe.rows, reply.rows),
+            "services": _served(recipe.services, reply),
         }
     )
     return edited, [] if edited != recipe else ["The repair changed nothing; it needs an edit that removes the cause."]
@@ -93,6 +96,12 @@ def _merged(old: Iterable[DiscriminatorRow], new: Iterable[DiscriminatorRow]) ->
     fresh = [_plain_row(row) for row in new]
     replaced = {row.id for row in fresh}
     return tuple([row for row in old if row.id not in replaced] + fresh)
+
+
+def _served(old: Iterable[Service], reply: EnvironmentRepairReply) -> tuple[Service, ...]:
+    put = {service.name: service for service in reply.put_services}
+    kept = [put.pop(service.name, service) for service in old if service.name not in reply.remove_services]
+    return (*kept, *put.values())
 
 
 def _packages(names: Iterable[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from facet_dagster.domain.python_source import parse
 
-MAX_GENERATOR = 24 * 1024
+MAX_GENERATOR = 16 * 1024
 _STANDARD = """
 __future__ array base64 binascii bisect bz2 calendar codecs collections configparser copy csv dataclasses datetime
 decimal email enum fractions functools gzip hashlib heapq html io itertools json lzma math operator os pathlib random re

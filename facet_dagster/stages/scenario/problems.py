@@ -17,9 +17,9 @@ from facet_dagster.domain.scenario import (
 _PATH = re.compile(r"/app(?:/[\w.@+-]+)+")
 _FILE = re.compile(r"/app(?:/[\w.@+-]+)*/[\w@+-][\w.@+-]*\.\w+")
 _NUMBER = re.compile(r"\s*(\d+)[.):]")
-# Web addresses are data only under names that never resolve.
+# Web addresses are data only under names that never resolve; a service of the task answers on the loopback.
 _URL = re.compile(
-    r"https?://(?!(?:[\w.-]+\.)?(?:example(?:\.(?:com|org|net))?|test|invalid|localhost)\b)", re.IGNORECASE
+    r"https?://(?!(?:[\w.-]+\.)?(?:example(?:\.(?:com|org|net))?|test|invalid|localhost|127\.0\.0\.1)\b)", re.IGNORECASE
 )
 # Installing or calling out is a demand; masking API keys in a file is not.
 _NETWORK = re.compile(

@@ -9,18 +9,20 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from facet_dagster.domain.environment import WORKDIR, Environment
+from facet_dagster.domain.environment import WORKDIR, Environment, shorten
 from facet_dagster.domain.facts import AttemptFact
 from facet_dagster.domain.ids import canonical, digest, to_json
 from facet_dagster.domain.scenario import Scenario, Seed
+from facet_dagster.domain.services import LOGS
 from facet_dagster.domain.task import Draft, InstructionReply, SolutionReply, VerifierReply
 from facet_dagster.errors import InvariantError, MalformedReply
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import LLM, ArtifactStore
-from facet_dagster.stages.task.lint import Problem, lint_instruction, lint_solution, lint_verifier
+from facet_dagster.stages.task.lint import Problem, lint_collect, lint_instruction, lint_solution, lint_verifier
 from facet_dagster.stages.task.render import markdown, rules_text
 
 STAGE = "task_draft"
+SHOWN_SET_UP = 4_000
 R = TypeVar("R", bound=BaseModel)
 
 
@@ -59,15 +61,21 @@ def draft(
         "verifier",
         VerifierReply,
         {**shared, **text, "outputs": instruction.reply.outputs, "steps": solution.reply.steps},
-        lambda reply: lint_verifier(reply, scenario, instruction.reply),
+        lambda reply: (
+            *lint_verifier(reply, scenario, instruction.reply),
+            *lint_collect(
+                reply, reply.collect, services=bool(environment.recipe.services), plans=environment.manifest.services
+            ),
+        ),
     )
     value = Draft(
         seed=seed.key,
         instruction=instruction.reply,
         solution=solution.reply,
-        verifier=verifier.reply,
+        verifier=verifier.reply.model_copy(update={"collect": []}),
         e0_digest=e0_digest(environment),
         image=built_image(environment),
+        collect=tuple(verifier.reply.collect),
     )
     attempts = (*instruction.attempts, *solution.attempts, *verifier.attempts)
     numbers = {
@@ -88,8 +96,25 @@ def shared_variables(scenario: Scenario, environment: Environment) -> dict[str, 
         "rules_file": rules_file,
         "rules": rules_text(environment),
         # The rules stand in the prompt already: the room goes to the data.
-        "e0": environment.e0.view(leave_out=rules_file),
+        "e0": {**environment.e0.view(leave_out=rules_file), **service_view(environment)},
     }
+
+
+def service_view(environment: Environment) -> dict[str, Any]:
+    """How each service is reached and what it was given at build; nothing in an environment without services."""
+    plans = {plan.name: plan.model_dump(mode="json") for plan in environment.manifest.services}
+    running = {seen.name: seen for seen in environment.e0.services} if environment.e0 else {}
+    views = [
+        {
+            **plans.get(service.name, {}),
+            **service.model_dump(mode="json", exclude={"seconds", "set_up"}),
+            "set_up": shorten(service.set_up, SHOWN_SET_UP),
+            "log": f"{LOGS}/{service.name}.log",
+            "processes": list(running[service.name].processes) if service.name in running else [],
+        }
+        for service in environment.recipe.services
+    ]
+    return {"services": views} if views else {}
 
 
 def e0_digest(environment: Environment) -> str:

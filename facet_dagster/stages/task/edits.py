@@ -12,6 +12,7 @@ from facet_dagster.domain.environment import FileEdit
 from facet_dagster.domain.outcome import Component
 from facet_dagster.domain.task import (
     Check,
+    CollectCommand,
     Draft,
     InstructionReply,
     TaskEdit,
@@ -20,6 +21,7 @@ from facet_dagster.domain.task import (
 )
 from facet_dagster.stages.task import syntax
 
+COLLECTED = re.compile(r"/logs/artifacts/[\w.-]+")
 SECTION = re.compile(r"section (\d+)")
 
 
@@ -46,7 +48,7 @@ def file_edits(reply: TaskRepairReply) -> tuple[FileEdit, ...] | str:
     stray = _stray(reply)
     if stray:
         return stray
-    if not reply.edits:
+    if not reply.edits and not reply.put_services:
         return "There are no edits."
     return tuple(
         FileEdit(path=edit.target.removeprefix("/app/"), find=edit.find, replace=edit.replace) for edit in reply.edits
@@ -55,7 +57,9 @@ def file_edits(reply: TaskRepairReply) -> tuple[FileEdit, ...] | str:
 
 def changed_targets(reply: TaskRepairReply) -> tuple[str, ...]:
     added = [f"section +{n}" for n in range(1, len(reply.add_sections) + 1)]
-    return tuple(dict.fromkeys([*(e.target for e in reply.edits), *(c.id for c in reply.put_checks), *added]))
+    put = [*(c.id for c in reply.put_checks), *(f"service {service.name}" for service in reply.put_services)]
+    collect = ["collect"] if reply.put_collect else []
+    return tuple(dict.fromkeys([*(e.target for e in reply.edits), *put, *collect, *added]))
 
 
 def owner(target: str) -> Component:
@@ -76,6 +80,10 @@ def _stray(reply: TaskRepairReply) -> str:
             return f"The blamed component is {component}, but an edit writes {edit.target!r} ({owner(edit.target)})."
     if reply.put_checks and component is not Component.VERIFIER:
         return f"The blamed component is {component}, but put_checks writes the verifier."
+    if reply.put_collect and component is not Component.VERIFIER:
+        return f"The blamed component is {component}, but put_collect writes the verifier."
+    if reply.put_services and component is not Component.ENVIRONMENT:
+        return f"The blamed component is {component}, but put_services writes the environment."
     if reply.add_sections and component is not Component.INSTRUCTION:
         return f"The blamed component is {component}, but add_sections writes the instruction."
     return ""
@@ -137,8 +145,16 @@ def _verifier(draft: Draft, reply: TaskRepairReply) -> Draft | str:
     except ValueError as error:
         return str(error)
     new = VerifierReply(helpers=new_helpers, checks=[*checks, *put.values()])
-    weaker = weakening(old, new)
-    return weaker or draft.model_copy(update={"verifier": new})
+    collect = tuple(reply.put_collect) or draft.collect
+    weaker = weakening(old, new) or _unseen(draft.collect, collect)
+    return weaker or draft.model_copy(update={"verifier": new, "collect": collect})
+
+
+def _unseen(old: Sequence[CollectCommand], new: Sequence[CollectCommand]) -> str:
+    """Why ``new`` collects less than ``old``, as far as the names of files can tell; empty when it does not."""
+    before, after = (dict.fromkeys(COLLECTED.findall(" ".join(c.command for c in them))) for them in (old, new))
+    lost = [path for path in before if path not in after]
+    return f"The collect commands would no longer write {lost[0]}; put_collect gives all of them anew." if lost else ""
 
 
 def _edited_check(check: Check, edits: Sequence[TaskEdit]) -> Check:

@@ -176,7 +176,7 @@ def _edit_environment(state: _State, reply: TaskRepairReply, rebuild: Rebuild | 
         return edits
     if rebuild is None:
         return "The environment cannot be edited in this run."
-    built = rebuild(state.environment, edits)
+    built = rebuild(_with_services(state.environment, reply), edits)
     last = built.attempts[-1] if built.attempts else None
     if built.image is None or built.e0 is None:
         why = "; ".join(last.problems) or last.log_tail[-600:] if last else "nothing was built"
@@ -187,6 +187,13 @@ def _edit_environment(state: _State, reply: TaskRepairReply, rebuild: Rebuild | 
     draft = state.draft.model_copy(update={"image": built_image(built), "e0_digest": e0_digest(built)})
     state.task = state.task.model_copy(update={"draft": draft, "environment": built})
     return ""
+
+
+def _with_services(environment: Environment, reply: TaskRepairReply) -> Environment:
+    """The environment, not yet built, with the reply's versions of services that it has."""
+    put = {service.name: service for service in reply.put_services}
+    services = tuple(put.get(service.name, service) for service in environment.recipe.services)
+    return environment.model_copy(update={"recipe": environment.recipe.model_copy(update={"services": services})})
 
 
 def _revalidate(state: _State, scenario: Scenario, sandbox: Sandbox, limits: TaskLimits, number: int) -> str:

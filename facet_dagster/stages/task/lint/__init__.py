@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from facet_dagster.domain.environment import Environment
 from facet_dagster.domain.scenario import Scenario
 from facet_dagster.domain.task import Draft
 from facet_dagster.stages.task.lint import comparisons, fixtures, literals, paths, tools
+from facet_dagster.stages.task.lint.collecting import lint_collect
 from facet_dagster.stages.task.lint.instruction import lint_instruction
-from facet_dagster.stages.task.lint.rules import RULES, Problem, Rule, said
+from facet_dagster.stages.task.lint.rules import RULES, Problem, Rule
 from facet_dagster.stages.task.lint.solution import lint_solution
 from facet_dagster.stages.task.lint.verifier import lint_verifier
-from facet_dagster.stages.task.live import ARTIFACTS
 from facet_dagster.stages.task.render import rules_text
 
 __all__ = [
@@ -20,6 +18,7 @@ __all__ = [
     "Problem",
     "Rule",
     "lint",
+    "lint_collect",
     "lint_instruction",
     "lint_remarks",
     "lint_solution",
@@ -33,7 +32,7 @@ def lint(draft: Draft, scenario: Scenario, rules_file: str, *, services: bool = 
         *lint_instruction(draft.instruction, scenario, rules_file, draft.solution),
         *lint_solution(draft.solution, services=services),
         *lint_verifier(draft.verifier, scenario, draft.instruction),
-        *_collect_problems(draft, services=services),
+        *lint_collect(draft.verifier, draft.collect, services=services),
     )
 
 
@@ -54,12 +53,3 @@ def lint_remarks(
         *comparisons.remarks(draft, inputs, rules_text(environment)),
     ]
     return tuple(dict.fromkeys(found))
-
-
-def _collect_problems(draft: Draft, *, services: bool) -> Iterator[Problem]:
-    if draft.collect and not services:
-        yield said("collect", "There are collect commands, but the environment runs no service.")
-    for command in draft.collect:
-        if ARTIFACTS not in command.command:
-            text = f"The collect command {command.command[:80]!r} writes nothing below {ARTIFACTS}."
-            yield said("collect", text)
