@@ -29,12 +29,15 @@ def task_draft(
     ledger: dg.ResourceParam[Ledger],
     store: dg.ResourceParam[ArtifactStore],
     llm: dg.ResourceParam[LLM],
+    sandbox: dg.ResourceParam[Sandbox],
 ) -> Iterator[dg.Output[None]]:
-    """Instruction, then solution, then verifier, all written against the same e0."""
+    """Instruction, solution and verifier, all written against the same e0, in the order that is set."""
     stage = seed_stages(settings).task_draft
-    compute = pipeline.task_draft(settings, ledger=ledger, store=store, llm=llm)
+    compute = pipeline.task_draft(settings, ledger=ledger, store=store, llm=llm, sandbox=sandbox)
     links, workers = seed_links(ledger, "task_draft"), settings.llm_workers
-    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, llm=llm)
+    yield from fan_out(
+        context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, llm=llm, sandbox=sandbox
+    )
 
 
 @stage_asset(

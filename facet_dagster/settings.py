@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from facet_dagster.domain.task import Order, Pipeline
 from facet_dagster.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
+OTHER_ORDERS_REPAIRS = 3  # what the paper gave to Reverse and Joint
 
 
 class Settings(BaseSettings):
@@ -46,6 +48,15 @@ class Settings(BaseSettings):
     neighbours: int = Field(default=1, ge=1, description="candidate partners proposed for each skill")
     environment_repairs: int = Field(default=3, ge=0, description="paper, section 3.3")
     task_repairs: int = Field(default=5, ge=0, description="paper, Table 8")
+    pipeline: Pipeline = Field(
+        default="facet", description="how a pair of skills becomes a draft; the others are baselines (paper, Table 10)"
+    )
+    order: Order = Field(
+        default="forward", description="in which order a draft's parts are written (paper, Table 7); not in a recording"
+    )
+    repair_budget: Literal["equal", "paper"] = Field(
+        default="equal", description="equal: task_repairs for every order; paper: 3 for all but forward"
+    )
     workers: int = Field(default=2, ge=1, le=64, description="keys in flight inside one stage")
     llm_workers: int = Field(default=4, ge=1, le=256, description="keys in flight in stages that wait for a model")
     deployment: str = Field(default="local", description="a label of everything made on the Docker Engine")
@@ -72,6 +83,20 @@ class Settings(BaseSettings):
     def _empty_is_unset(cls, value: Any) -> Any:
         """An empty variable is how one line of .env is overruled."""
         return None if value == "" else value
+
+    @field_validator("order")
+    @classmethod
+    def _order_of_a_recording(cls, value: Order, info: ValidationInfo) -> Order:
+        if info.data.get("pipeline") == "recording" and value != "forward":
+            raise ValueError("a recording has an order of its own: leave FACET_ORDER out")
+        return value
+
+    @property
+    def repair_rounds(self) -> int:
+        """Repair rounds of a task, under the budget of its order."""
+        if self.repair_budget == "equal" or self.order == "forward":
+            return self.task_repairs
+        return min(self.task_repairs, OTHER_ORDERS_REPAIRS)
 
     @property
     def live(self) -> bool:

@@ -171,6 +171,12 @@ class ReconstructReply(Value):
     discriminators: list[Discriminator] = Field(description="4 to 8", min_length=3)
 
 
+class BareReconstruction(ReconstructReply):
+    """States and rules without discriminators: what a scenario has that was not reconstructed."""
+
+    discriminators: list[Discriminator] = []
+
+
 class Dimensions(Value):
     """The five dimensions (paper, section 3.2)."""
 
@@ -211,6 +217,22 @@ class ReferencesReply(Value):
     )
     instruction_goal: str = Field(description="what the agent is asked for, in two or three sentences")
     requirements: list[Requirement] = Field(description="6 to 14, ids R1, R2, ... without gaps", min_length=4)
+    outputs: list[str] = Field(
+        description="absolute path, below /app, of every file that the work creates and that does not exist before it",
+        min_length=1,
+    )
+
+
+class BriefReply(Value):
+    """Reply of the ``brief`` call: a specification in one step, straight from two skills."""
+
+    title: str = Field(description="at most 10 words")
+    scenario: str = Field(description="who needs what, from which files, with which results; 80 to 200 words")
+    initial_state: list[str] = Field(description="each initial file: its /app path and what it holds", min_length=3)
+    rules: list[str] = Field(
+        description="the rules of the work, each beginning with its number ('1. ', '2. ', ...)", min_length=4
+    )
+    requirements: list[Requirement] = Field(description="ids R1, R2, ... without gaps", min_length=4)
     outputs: list[str] = Field(
         description="absolute path, below /app, of every file that the work creates and that does not exist before it",
         min_length=1,
@@ -281,7 +303,7 @@ class Scenario(Sparse):
 
     seed: str
     analysis: AnalysisReply
-    reconstruction: ReconstructReply
+    reconstruction: ReconstructReply | BareReconstruction
     references: ReferencesReply
     alignment: AlignmentReply | None = None
     spans: tuple[Span, ...] = ()

@@ -11,6 +11,10 @@ from facet_dagster.domain.findings import KillMatrix, Probe
 from facet_dagster.domain.outcome import Component, Rejection, Sparse, Value
 from facet_dagster.domain.trial import Trial
 
+# In which order the artifacts of a draft are written, and how one comes from a pair of skills to a draft.
+Order = Literal["forward", "reverse", "joint"]
+Pipeline = Literal["facet", "direct", "recording"]
+
 
 class Section(Value):
     """A part of the instruction and the requirements it states."""
@@ -76,6 +80,14 @@ class VerifierReply(Sparse):
     )
 
 
+class JointReply(Value):
+    """Reply of the ``joint`` call: all three artifacts at once."""
+
+    instruction: InstructionReply
+    solution: SolutionReply
+    verifier: VerifierReply
+
+
 class TaskEdit(Value):
     """Replace ``find`` (must occur exactly once) by ``replace``.
 
@@ -110,10 +122,11 @@ class TaskRepairReply(Value):
 class Draft(Sparse):
     """The three artifacts as written on one e0; ``round`` counts repairs.
 
-    ``collect`` says how the verifier gets to know the state of live services.
+    ``collect`` says how the verifier gets to know the state of live services. ``order`` is empty for forward, and in a
+    recording, which has an order of its own; ``pipeline`` is empty for facet.
     """
 
-    SPARSE: ClassVar[frozenset[str]] = frozenset({"collect"})
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"collect", "order", "pipeline"})
 
     seed: str
     instruction: InstructionReply
@@ -123,6 +136,8 @@ class Draft(Sparse):
     image: str
     round: int = 0
     collect: tuple[CollectCommand, ...] = ()
+    order: Literal["", "reverse", "joint"] = ""
+    pipeline: Literal["", "direct", "recording"] = ""
 
 
 class Validation(Value):

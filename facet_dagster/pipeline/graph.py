@@ -9,7 +9,7 @@ from facet_dagster.domain.ids import bucket_keys, digest
 from facet_dagster.funnel import Stage, current
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import Settings
-from facet_dagster.stages import curate, environment, hypothesise, index, pair, scenario, task
+from facet_dagster.stages import brief, curate, environment, hypothesise, index, pair, scenario, task
 
 
 class SkillStages(NamedTuple):
@@ -52,17 +52,32 @@ def skill_stages(settings: Settings, ledger: Ledger) -> SkillStages:
 def seed_stages(settings: Settings) -> SeedStages:
     """The seed stages. Every stage names all whose values it reads, so that its input digest covers them."""
     seed = Stage("seed", "1")
-    scenes = Stage("scenario", scenario.VERSION, (seed,))
+    scenes = _scenario(settings, seed)
     first = Stage(
         "first_build", environment.FIRST_BUILD_VERSION, (seed, scenes), (settings.base_image, settings.build_seconds)
     )
     built = Stage("environment", environment.ENVIRONMENT_VERSION, (first, scenes), (settings.environment_repairs,))
-    draft = Stage("task_draft", task.DRAFT_VERSION, (built, scenes))
+    draft = Stage("task_draft", task.DRAFT_VERSION, (built, scenes), _writing(settings))
     checked = Stage("first_validation", task.VALIDATION_VERSION, (draft, built, scenes), (settings.trial_seconds,))
-    final = Stage("task", task.VERSION, (checked, built, scenes), (settings.task_repairs,))
+    final = Stage("task", task.VERSION, (checked, built, scenes), (settings.repair_rounds,))
     asked = (task.EXAMINE_VERSION,) if settings.certificate == "standard" else ()
     certificate = Stage("certificate", task.CERTIFICATE_VERSION, (final, scenes), (settings.certificate, *asked))
     return SeedStages(seed, scenes, first, built, draft, checked, final, certificate)
+
+
+def _scenario(settings: Settings, seed: Stage) -> Stage:
+    """Both baselines start from one and the same brief."""
+    if settings.pipeline == "facet":
+        return Stage("scenario", scenario.VERSION, (seed,))
+    return Stage("scenario", brief.VERSION, (seed,), ("brief",))
+
+
+def _writing(settings: Settings) -> tuple[object, ...]:
+    """What tells drafts of one environment apart: results of all orders and pipelines stand side by side."""
+    if settings.pipeline == "recording":
+        return ("recording", task.RECORDING_VERSION, settings.trial_seconds)
+    joint = (task.JOINT_VERSION,) if settings.order == "joint" else ()
+    return (settings.pipeline, settings.order, *joint)
 
 
 def selection_stage(settings: Settings, ledger: Ledger, count: int) -> Stage:

@@ -21,6 +21,7 @@ from facet_dagster.settings import Settings
 from facet_dagster.stages import environment as environments
 from facet_dagster.stages import scenario as scenarios
 from facet_dagster.stages import task as tasks
+from facet_dagster.stages.brief import brief
 
 V = TypeVar("V", bound=BaseModel)
 
@@ -58,12 +59,14 @@ def seed(*, ledger: Ledger) -> Compute:
 
 
 def scenario(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM) -> Compute:
-    """Seed key -> Scenario: the five modules (paper, section 3.2)."""
+    """Seed key -> Scenario: the five modules (paper, section 3.2), or the brief of a baseline."""
     kept = kept_skills(settings, ledger, store)
 
     def compute(key: str) -> Outcome:
         found = _seed(key, ledger)
         first, second = (_skill(kept, ident) for ident in found.skills)
+        if settings.pipeline != "facet":
+            return brief(found, first, second, llm=llm)
         return scenarios.reconstruct(found, first, second, llm=llm, store=store)
 
     return compute
@@ -111,8 +114,8 @@ def environment(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm
     return compute
 
 
-def task_draft(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM) -> Compute:
-    """Seed key -> Draft: instruction, solution, verifier, in that order, all on one e0."""
+def task_draft(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM, sandbox: Sandbox) -> Compute:
+    """Seed key -> Draft: instruction, solution and verifier on one e0, as order and pipeline say."""
     graph = seed_stages(settings)
 
     def compute(key: str) -> Outcome:
@@ -122,9 +125,18 @@ def task_draft(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm:
             value(Environment, graph.environment, key, ledger, store),
             llm=llm,
             store=store,
+            write=_strategy(settings, sandbox),
+            order="" if settings.order == "forward" else settings.order,
+            pipeline="" if settings.pipeline == "facet" else settings.pipeline,
         )
 
     return compute
+
+
+def _strategy(settings: Settings, sandbox: Sandbox) -> tasks.Strategy:
+    if settings.pipeline == "recording":
+        return tasks.Recording(sandbox, settings.trial_seconds)
+    return tasks.ORDERS[settings.order]
 
 
 def first_validation(settings: Settings, *, ledger: Ledger, store: ArtifactStore, sandbox: Sandbox) -> Compute:
@@ -144,7 +156,7 @@ def first_validation(settings: Settings, *, ledger: Ledger, store: ArtifactStore
 
 
 def task(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM, sandbox: Sandbox) -> Compute:
-    """Seed key -> Task, validated, after at most ``task_repairs`` rounds."""
+    """Seed key -> Task, validated, after at most ``repair_rounds``."""
     graph = seed_stages(settings)
 
     def compute(key: str) -> Outcome:
@@ -156,7 +168,7 @@ def task(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM, 
             scene,
             llm=llm,
             sandbox=sandbox,
-            rounds=settings.task_repairs,
+            rounds=settings.repair_rounds,
             trial_seconds=settings.trial_seconds,
             rebuild=_rebuilder(scene, sandbox, settings.build_seconds),
             store=store,

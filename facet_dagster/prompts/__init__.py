@@ -3,7 +3,8 @@
 A file ``<call>.md`` holds the system message, a line ``=== user ===``, and the user message, both
 Jinja templates. Two filters: ``json`` (indented JSON) and ``untrusted(label)`` (text fenced as data that
 the model must never obey). A variable that is missing, or given and not used, is an error. The reply
-schema is appended to the user message by ``render``.
+schema is appended to the user message by ``render``. What a prompt says about writing its artifact stands between the
+comments ``{# guide #}`` and ``{# end of guide #}``: ``guide`` gives it to prompts that ask for the same in another way.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from facet_dagster.errors import InvariantError
 FOLDER = Path(__file__).parent
 DIVIDER = "=== user ==="
 MARK = "UNTRUSTED"
+GUIDE = ("{# guide #}", "{# end of guide #}")
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,21 @@ def render(call: str, variables: Mapping[str, Any], schema: type[BaseModel], *, 
         template=digest([text, form]),
         variables=digest(canonical(variables)),
     )
+
+
+def guide(call: str, variables: Mapping[str, Any], *, folder: Path = FOLDER) -> str:
+    """The guide of prompt ``call``, so that another prompt asks for the same in the same words.
+
+    ``variables`` may hold more than it uses. Raises InvariantError for a prompt without a guide.
+    """
+    text = _source(call, folder)
+    if any(text.count(mark) != 1 for mark in GUIDE):
+        raise InvariantError(f"Prompt {call} needs exactly one {GUIDE[0]} and one {GUIDE[1]}")
+    inner = text.partition(GUIDE[0])[2].partition(GUIDE[1])[0]
+    try:
+        return _environment().from_string(inner).render({n: _plain(v) for n, v in variables.items()}).strip()
+    except TemplateError as error:
+        raise InvariantError(f"The guide of prompt {call} does not render: {error}") from error
 
 
 @cache

@@ -8,6 +8,7 @@ from facet_dagster.stages.task.certificate import certify
 from facet_dagster.stages.task.draft import draft
 from facet_dagster.stages.task.examine import EXAMINE_VERSION
 from facet_dagster.stages.task.images import Images
+from facet_dagster.stages.task.orders import ORDERS, Strategy
 from facet_dagster.stages.task.package import (
     SHIPPED,
     Package,
@@ -17,6 +18,7 @@ from facet_dagster.stages.task.package import (
     package_digest,
     package_files,
 )
+from facet_dagster.stages.task.recording import Recording
 from facet_dagster.stages.task.repair import Rebuild, finish
 from facet_dagster.stages.task.trial import Trials
 from facet_dagster.stages.task.validate import first_validation, validate
@@ -24,6 +26,8 @@ from facet_dagster.stages.task.validate import first_validation, validate
 _FILES = digest([(SHIPPED / name).read_text(encoding="utf-8") for name in ("run_checks.py", "test.sh")])[:16]
 
 DRAFT_VERSION = f"2-{version('instruction', 'solution', 'verifier')}"
+JOINT_VERSION = f"1-{version('joint')}"
+RECORDING_VERSION = f"1-{version('session', 'session_instruction', 'session_verifier')}"
 VALIDATION_VERSION = f"2-{_FILES}"
 VERSION = f"2-{version('repair_task')}-{_FILES}"
 CERTIFICATE_VERSION = f"2-{_FILES}"
@@ -32,11 +36,16 @@ __all__ = [
     "CERTIFICATE_VERSION",
     "DRAFT_VERSION",
     "EXAMINE_VERSION",
+    "JOINT_VERSION",
+    "ORDERS",
+    "RECORDING_VERSION",
     "VALIDATION_VERSION",
     "VERSION",
     "Images",
     "Package",
     "Rebuild",
+    "Recording",
+    "Strategy",
     "TaskLimits",
     "Trials",
     "build_package",

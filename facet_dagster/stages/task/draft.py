@@ -1,89 +1,64 @@
-"""Instruction, then solution, then verifier, all written on one e0 (paper, section 3.3)."""
+"""Instruction, solution and verifier, all written on one e0, in one of several orders (paper, sections 3.3 and 3.4)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Generic, TypeVar
-
-from pydantic import BaseModel
+from typing import Any, Literal
 
 from facet_dagster.domain.environment import WORKDIR, Environment, shorten
-from facet_dagster.domain.facts import AttemptFact
-from facet_dagster.domain.ids import canonical, digest, to_json
+from facet_dagster.domain.ids import canonical, digest
 from facet_dagster.domain.scenario import Scenario, Seed
 from facet_dagster.domain.services import LOGS
-from facet_dagster.domain.task import Draft, InstructionReply, SolutionReply, VerifierReply
-from facet_dagster.errors import InvariantError, MalformedReply
+from facet_dagster.domain.task import Draft
+from facet_dagster.errors import InvariantError
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import LLM, ArtifactStore
-from facet_dagster.stages.task.lint import Problem, lint_collect, lint_instruction, lint_solution, lint_verifier
-from facet_dagster.stages.task.render import markdown, rules_text
+from facet_dagster.stages.task.asking import STAGE, Asker, keep
+from facet_dagster.stages.task.orders import Given, Refused, Strategy, forward
+from facet_dagster.stages.task.render import rules_text
 
-STAGE = "task_draft"
+__all__ = ["STAGE", "built_image", "draft", "e0_digest", "keep", "rules_text", "shared_variables"]
 SHOWN_SET_UP = 4_000
-R = TypeVar("R", bound=BaseModel)
-
-
-@dataclass(frozen=True)
-class Written(Generic[R]):
-    """A reply, the problems that it still has, and the attempts that led to it."""
-
-    reply: R
-    problems: tuple[Problem, ...]
-    attempts: tuple[AttemptFact, ...]
 
 
 def draft(
-    seed: Seed, scenario: Scenario, environment: Environment, *, llm: LLM, store: ArtifactStore | None = None
+    seed: Seed,
+    scenario: Scenario,
+    environment: Environment,
+    *,
+    llm: LLM,
+    store: ArtifactStore | None = None,
+    write: Strategy = forward,
+    order: Literal["", "reverse", "joint"] = "",
+    pipeline: Literal["", "direct", "recording"] = "",
 ) -> Outcome:
-    """Value Draft. ``environment`` is built and captured.
+    """Value Draft. ``environment`` is built and captured; ``order`` and ``pipeline`` are recorded.
 
-    Each artifact that breaks a rule is asked for once more; what is then still wrong is left to the first
-    validation, which says so. ``store`` keeps every reply, also those that were asked for anew. Raises
-    MalformedReply for a first reply that does not fit.
+    What breaks a rule is asked for once more; what is then still wrong is left to the first validation, which
+    says so. ``store`` keeps every reply, also those that were asked for anew. Raises MalformedReply for a first
+    reply that does not fit.
     """
-    shared = shared_variables(scenario, environment)
-    ask = _Asker(llm, seed.key, store)
-    rules_file = environment.recipe.rules_file
-    instruction = ask(
-        "instruction", InstructionReply, shared, lambda reply: lint_instruction(reply, scenario, rules_file)
-    )
-    text = {"instruction": markdown(instruction.reply)}
-    solution = ask(
-        "solution",
-        SolutionReply,
-        {**shared, **text},
-        partial(lint_solution, services=bool(environment.recipe.services)),
-    )
-    verifier = ask(
-        "verifier",
-        VerifierReply,
-        {**shared, **text, "outputs": instruction.reply.outputs, "steps": solution.reply.steps},
-        lambda reply: (
-            *lint_verifier(reply, scenario, instruction.reply),
-            *lint_collect(
-                reply, reply.collect, services=bool(environment.recipe.services), plans=environment.manifest.services
-            ),
-        ),
-    )
+    given = Given(scenario, environment, shared_variables(scenario, environment))
+    image = built_image(environment)
+    written = write(Asker(llm, seed.key, store), given)
+    if isinstance(written, Refused):
+        return Outcome(rejection=written.rejection, facts=written.attempts)
     value = Draft(
         seed=seed.key,
-        instruction=instruction.reply,
-        solution=solution.reply,
-        verifier=verifier.reply.model_copy(update={"collect": []}),
+        instruction=written.instruction,
+        solution=written.solution,
+        verifier=written.verifier.model_copy(update={"collect": []}),
         e0_digest=e0_digest(environment),
-        image=built_image(environment),
-        collect=tuple(verifier.reply.collect),
+        image=image,
+        collect=tuple(written.verifier.collect),
+        order=order,
+        pipeline=pipeline,
     )
-    attempts = (*instruction.attempts, *solution.attempts, *verifier.attempts)
     numbers = {
         "checks": len(value.verifier.checks),
-        "regenerated": len(attempts) - 3,
-        "problems": len((*instruction.problems, *solution.problems, *verifier.problems)),
+        "regenerated": sum(attempt.round > 0 for attempt in written.attempts),
+        "problems": len(written.problems),
     }
-    return Outcome(value=value, numbers=numbers, facts=attempts)
+    return Outcome(value=value, numbers=numbers, facts=written.attempts)
 
 
 def shared_variables(scenario: Scenario, environment: Environment) -> dict[str, Any]:
@@ -128,61 +103,3 @@ def built_image(environment: Environment) -> str:
     if environment.image is None:
         raise InvariantError(f"Environment of seed {environment.seed} has no image")
     return environment.image
-
-
-@dataclass(frozen=True)
-class _Asker:
-    llm: LLM
-    seed: str
-    store: ArtifactStore | None
-
-    def __call__(
-        self, call: str, schema: type[R], variables: Mapping[str, Any], check: Callable[[R], tuple[Problem, ...]]
-    ) -> Written[R]:
-        first = self._once(call, schema, {**variables, "problems": [], "previous": None}, check, 0)
-        if not first.problems:
-            return first
-        again = {
-            **variables,
-            # Their texts come from bash and Python, whose versions word them differently: not in the tape's key.
-            "problems": [{"log_tail": problem.text} for problem in first.problems],
-            "previous": first.reply.model_dump(mode="json"),
-        }
-        try:
-            second = self._once(call, schema, again, check, 1)
-        except MalformedReply as error:
-            failed = self._fact(call, 1, ok=False, summary=f"malformed: {error.problem[:300]}")
-            return Written(first.reply, first.problems, (*first.attempts, failed))
-        better = second if len(second.problems) <= len(first.problems) else first
-        return Written(better.reply, better.problems, (*first.attempts, *second.attempts))
-
-    def _once(
-        self,
-        call: str,
-        schema: type[R],
-        variables: Mapping[str, Any],
-        check: Callable[[R], tuple[Problem, ...]],
-        attempt: int,
-    ) -> Written[R]:
-        reply = self.llm.ask(call, variables, schema, subject=self.seed, attempt=attempt)
-        problems = check(reply)
-        summary = " ".join(problem.text for problem in problems)[:1000]
-        fact = self._fact(call, attempt, ok=not problems, summary=summary, artifact=keep(reply, self.store))
-        return Written(reply, problems, (fact,))
-
-    def _fact(self, call: str, attempt: int, *, ok: bool, summary: str, artifact: str | None = None) -> AttemptFact:
-        return AttemptFact(
-            stage=STAGE,
-            key=self.seed,
-            kind=call,
-            round=attempt,
-            ok=ok,
-            component=call,
-            summary=summary,
-            artifact=artifact,
-        )
-
-
-def keep(value: BaseModel, store: ArtifactStore | None) -> str:
-    """The digest of ``value``'s JSON, which is its address when there is a store."""
-    return store.put(to_json(value).encode()) if store else digest(value)
