@@ -167,11 +167,12 @@ def test_a_service_that_dies_is_the_fault_of_the_environment(redis: Built, sandb
 def test_a_port_that_nobody_opens_breaks_a_promise(redis: Built, sandbox: DockerSandbox) -> None:
     service = redis.case.recipe.services[0].model_copy(update={"ports": (6379, 7000)})
     failed = cases.environment(redis.case, sandbox, services=(service,))
-    assert failed.attempts[-1].problems == ("Service redis is healthy but does not listen on port 7000.",)
+    assert failed.attempts[-1].problems == ("Service redis is healthy but does not listen on port 7000, but on 6379.",)
     _remove(failed, sandbox)
 
 
 ASK = "python3 -c 'import urllib.request as u; u.urlopen(\"http://127.0.0.1:8001\")'"
+ASK_SECOND = ASK.replace("8001", "8002")
 PAIR = (
     Service(
         name="first",
@@ -184,8 +185,9 @@ PAIR = (
     ),
     Service(
         name="second",
-        command=f'{ASK} && echo "it\'s \\$5 $HOME $(id -un)" >&2 && exec sleep 300',
-        healthcheck='grep -qx "it\'s \\$5 /home/agent agent" /var/log/facet/second.log',
+        command=f'{ASK} && echo "it\'s \\$5 $HOME $(id -un)" >&2 && exec python3 -m http.server 8002 --bind 127.0.0.1',
+        healthcheck=f'{ASK_SECOND} && grep -qx "it\'s \\$5 /home/agent agent" /var/log/facet/second.log',
+        ports=(8002,),
     ),
 )
 HEALTHY = "/usr/local/sbin/services --healthy"
@@ -225,7 +227,7 @@ def test_a_service_that_ended_later_is_told(pair: Environment, sandbox: DockerSa
 
 def test_the_second_service_fails_by_its_own_name(pair: Environment, sandbox: DockerSandbox) -> None:
     with sandbox.open(Run(pair.image or "", ("sleep", "100"), "s")) as session:
-        session.exec(["sed", "-i", "s/sleep 300/false/", "/usr/local/sbin/services"])
+        session.exec(["sed", "-i", "s/exec python3 -m http.server 8002/exec false/", "/usr/local/sbin/services"])
         done = session.exec(["/usr/local/sbin/services", "echo", "never"])
     assert done.exit_code == 1
     assert done.output.startswith("Service second has ended; its command must stay in the foreground.")

@@ -128,11 +128,13 @@ def rebuild(
     if attempt.image:
         e0 = capture(attempt.image, sandbox=sandbox, base_image=environment.base_image, rows=recipe.rows)
         broken = promise_problems(e0, environment.manifest, scenario.references.outputs, recipe.rows)
+        log = ""
         if recipe.services and not broken:
-            running, broken = observe(attempt.image, recipe.services, sandbox=sandbox, subject=environment.seed)
+            running, broken, log = observe(attempt.image, recipe.services, sandbox=sandbox, subject=environment.seed)
             e0 = e0.model_copy(update={"services": running})
         if broken:
-            e0, attempt = None, attempt.model_copy(update={"failed_step": "initial state", "problems": tuple(broken)})
+            failed = {"failed_step": "initial state", "problems": tuple(broken), "log_tail": log}
+            e0, attempt = None, attempt.model_copy(update=failed)
     return environment.model_copy(update={"recipe": recipe, "attempts": (*environment.attempts, attempt), "e0": e0})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from facet_dagster.domain.environment import RunningService, Service
 from facet_dagster.domain.services import ENTRYPOINT, exposed, look_at, seen, start_seconds
@@ -10,14 +11,19 @@ from facet_dagster.domain.trial import ExecResult, Limits
 from facet_dagster.ports import Run, Sandbox
 
 _LOOK_SECONDS = 30.0
+_LOG = 4_000
 
 
-def observe(
-    image: str, services: Sequence[Service], *, sandbox: Sandbox, subject: str
-) -> tuple[tuple[RunningService, ...], list[str]]:
-    """What is seen of each service, and the problems.
+class Observed(NamedTuple):
+    """What was seen of each service, the problems, and what programs said, which differs from run to run."""
 
-    These are: a service that does not come up, a port that nobody opened, one that is open to other machines.
+    services: tuple[RunningService, ...]
+    problems: list[str]
+    log_tail: str = ""
+
+
+def observe(image: str, services: Sequence[Service], *, sandbox: Sandbox, subject: str) -> Observed:
+    """Problems: a service does not come up, nobody opened a port, or it is open to more than the loopback.
 
     Raises SandboxError.
     """
@@ -26,7 +32,7 @@ def observe(
     with sandbox.open(Run(image, ("sleep", "infinity"), subject, limits=limits)) as session:
         up = session.exec((ENTRYPOINT, "true"), seconds=seconds)
         if not up.ok:
-            return (), [_failure(up)]
+            return _failure(up)
         looks = [session.exec(("sh", "-c", look_at(s)), user=s.user, seconds=_LOOK_SECONDS).output for s in services]
     found = tuple(seen(service, text) for service, text in zip(services, looks, strict=True))
     problems = [
@@ -35,16 +41,19 @@ def observe(
         for port in wanted.ports
         if port not in running.ports
     ]
-    return found, problems + [
+    problems += [
         f"Service {service.name} listens on port {port} of every address; bind it to 127.0.0.1."
         for service, text in zip(services, looks, strict=True)
         for port in exposed(text)
     ]
+    return Observed(found, problems)
 
 
 def _instead(running: RunningService) -> str:
     return f", but on {', '.join(map(str, running.ports))}" if running.ports else ""
 
 
-def _failure(up: ExecResult) -> str:
-    return up.output.strip()[-1_500:] or f"The services did not come up: {up.end}, exit code {up.exit_code}."
+def _failure(up: ExecResult) -> Observed:
+    said, _, log = up.output.strip().partition("\n")
+    problem = said or f"The services did not come up: {up.end}, exit code {up.exit_code}."
+    return Observed((), [problem], log[-_LOG:])

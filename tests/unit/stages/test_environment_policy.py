@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from facet_dagster.domain.environment import EnvironmentRepairReply, ManifestReply, Recipe, RecipeReply, Service
+from facet_dagster.domain.environment import EnvironmentRepairReply, ManifestReply, Recipe, RecipeReply
 from facet_dagster.stages.environment.edits import apply_repair, compose, plain_manifest
 from facet_dagster.stages.environment.generator import generator_problems
 from facet_dagster.stages.environment.policy import policy_problems
@@ -125,8 +125,8 @@ def test_a_file_beside_an_answer_is_fine() -> None:
 
 
 def test_sizes_are_bounded() -> None:
-    assert "more than 65536" in problems(recipe(("big", "é" * 40_000)))
-    assert "bytes together" in problems(recipe(*[(f"f{n}", "x" * 60_000) for n in range(9)]))
+    assert "more than 16384" in problems(recipe(("big", "é" * 9_000)))
+    assert "bytes together" in problems(recipe(*[(f"f{n}", "x" * 15_000) for n in range(4)]))
     assert "literal files; at most 40" in problems(recipe(*[(f"f{n}", "x") for n in range(38)]))
 
 
@@ -324,23 +324,8 @@ def test_a_blank_generator_is_none() -> None:
     assert compose(plain_manifest(manifest()), RecipeReply(files=[], generator=" \n")).generator == ""
 
 
-def service(**values: Any) -> Service:
-    return Service.model_validate({"name": "db", "command": "exec db", "healthcheck": "true", **values})
-
-
-def test_a_service_of_an_ordinary_user_with_its_own_folder_is_allowed() -> None:
-    assert problems(recipe(services=(service(user="redis", folders=("/var/lib/db", "/srv/db")),))) == ""
-
-
-@pytest.mark.parametrize(
-    ("services", "words"),
-    [
-        ((service(user="root"),), "runs as root"),
-        ((service(), service()), "There are 2 services named db"),
-        (tuple(service(name=f"s{n}") for n in range(5)), "at most 4"),
-        ((service(folders=("/etc",)),), "keeps data in /etc"),
-        ((service(folders=("/srv/../etc",)),), "keeps data in /srv/../etc"),
-    ],
-)
-def test_other_services_are_refused(services: tuple[Service, ...], words: str) -> None:
-    assert words in problems(recipe(services=services))
+def test_mixed_line_ends_stand_in_the_text_itself() -> None:
+    planned = manifest({"path": "data/log.txt", "newline": "mixed"})
+    assert problems(recipe(("data/log.txt", "a\r\nb\n")), planned) == ""
+    for text in ("a\nb\n", "a\r\nb\r\n", "one line"):
+        assert "end some of its lines in \\r\\n" in problems(recipe(("data/log.txt", text)), planned)
