@@ -117,7 +117,7 @@ class SkillAnalysis(Value):
 
     ref: Literal["A", "B"]
     purpose: str = Field(description="one sentence")
-    operations: list[Operation] = Field(description="4 to 10 concrete operations")
+    operations: list[Operation] = Field(description="4 to 12 concrete operations")
     formats: list[str] = Field(description="files it reads or writes, each with its fields")
     invariants: list[str] = Field(description="conditions that always hold, with exact boundaries")
     offline_form: str = Field(
@@ -133,6 +133,18 @@ class AnalysisReply(Value):
     chosen: str = Field(description="the chosen one, in 60 to 120 words: who, which files, which results")
     why: str = Field(description="one sentence: what both skills contribute, and how a program can check it")
 
+    def extract(self) -> dict[str, Any]:
+        """What the reconstruction reads: the chosen scenario and the skills, without quotes and other scenarios."""
+        skills = [skill.model_dump(mode="json") for skill in self.skills]
+        for skill in skills:
+            skill["operations"] = [_only(operation, "id", "text") for operation in skill["operations"]]
+        return {"chosen": self.chosen, "why": self.why, "skills": skills}
+
+    def operations(self) -> dict[str, Any]:
+        """What the references read: the chosen scenario and the operations by their ids."""
+        found = {operation.id: operation.text for skill in self.skills for operation in skill.operations}
+        return {"chosen": self.chosen, "operations": found}
+
 
 class Discriminator(Value):
     """A rule, a plausible wrong reading of it, and the input row on which the two differ."""
@@ -140,10 +152,9 @@ class Discriminator(Value):
     id: str = Field(description="D1, D2, ...", pattern=r"^D\d+$")
     rule: str = Field(description="the rule's number and the condition in question")
     wrong_reading: str = Field(description="a mistake that a competent engineer in a hurry would make")
-    row: str = Field(
-        description="the literal input row or value with a unique id, what the right reading makes of it, "
-        "and what the wrong one makes of it"
-    )
+    row: str = Field(description="the literal input row or rows, letter by letter, and nothing else; the file of each")
+    right: str = Field(default="", description="what the right reading makes of it")
+    wrong: str = Field(default="", description="what the wrong reading makes of it")
 
 
 class Transition(Value):
@@ -216,7 +227,7 @@ class ReferencesReply(Value):
         description="ordered workflow steps, each with the /app paths it reads and writes and the rules it applies"
     )
     instruction_goal: str = Field(description="what the agent is asked for, in two or three sentences")
-    requirements: list[Requirement] = Field(description="6 to 14, ids R1, R2, ... without gaps", min_length=4)
+    requirements: list[Requirement] = Field(description="6 to 16, ids R1, R2, ... without gaps", min_length=4)
     outputs: list[str] = Field(
         description="absolute path, below /app, of every file that the work creates and that does not exist before it",
         min_length=1,

@@ -19,7 +19,8 @@ _FILE = re.compile(r"/app(?:/[\w.@+-]+)*/[\w@+-][\w.@+-]*\.\w+")
 _NUMBER = re.compile(r"\s*(\d+)[.):]")
 # Web addresses are data only under names that never resolve; a service of the task answers on the loopback.
 _URL = re.compile(
-    r"https?://(?!(?:[\w.-]+\.)?(?:example(?:\.(?:com|org|net))?|test|invalid|localhost|127\.0\.0\.1)\b)", re.IGNORECASE
+    r"https?://(?=\w)(?!(?:[\w.-]+\.)?(?:example(?:\.(?:com|org|net))?|test|invalid|localhost|127\.0\.0\.1)\b)",
+    re.IGNORECASE,
 )
 # Installing or calling out is a demand; masking API keys in a file is not.
 _NETWORK = re.compile(
@@ -106,7 +107,10 @@ def _requirement_problems(requirements: list[Requirement]) -> list[str]:
     for requirement in requirements:
         word = _NETWORK.search(requirement.text) or _URL.search(requirement.text)
         if word:
-            found.append(f"{requirement.rid} asks for something outside the container ({word[0].strip()}); drop it.")
+            found.append(
+                f"{requirement.rid} asks for something outside the container ({word[0].strip()}): demand it of files, "
+                "and use addresses below example.com or example.org."
+            )
     return found
 
 

@@ -86,9 +86,10 @@ class _Dialogue:
         reason: Reason = Reason.SCENARIO_MISALIGNED,
     ) -> Reply:
         """The first reply without problems of at most two. Raises _Refused."""
-        reply, problems = self.ask(call, {**variables, "problems": []}, schema, check)
+        reply, problems = self.ask(call, {**variables, "problems": [], "previous": None}, schema, check)
         if problems:
-            reply, problems = self.ask(call, {**variables, "problems": problems}, schema, check, 1)
+            again = {**variables, "problems": problems, "previous": reply}
+            reply, problems = self.ask(call, again, schema, check, 1)
         if problems:
             raise _Refused(_rejection(call, problems, reason))
         return reply
@@ -126,16 +127,17 @@ def reconstruct(seed: Seed, first: Skill, second: Skill, *, llm: LLM, store: Art
 
 def _scenario(seed: Seed, skills: Mapping[str, Skill], dialogue: _Dialogue) -> Scenario:
     analysis, spans = _analysed(seed, skills, dialogue)
-    built = dialogue.aligned("reconstruct", {"analysis": analysis}, ReconstructReply, state_problems)
+    built = dialogue.aligned("reconstruct", {"analysis": analysis.extract()}, ReconstructReply, state_problems)
 
     def check(references: ReferencesReply) -> list[str]:
         return [*reference_problems(references, built), *source_problems(references.requirements, analysis)]
 
-    given = {"analysis": analysis, "reconstruction": built}
+    given = {"analysis": analysis.operations(), "reconstruction": built}
     references = dialogue.aligned("references", given, ReferencesReply, check)
     alignment, settled, problems = _align(references, built, dialogue, 0)
     if problems:
-        references, still = dialogue.ask("references", {**given, "problems": problems}, ReferencesReply, check, 2)
+        again = {**given, "problems": problems, "previous": references}
+        references, still = dialogue.ask("references", again, ReferencesReply, check, 2)
         if still:
             raise _Refused(_rejection("references", still))
         alignment, settled, problems = _align(references, built, dialogue, 1)
