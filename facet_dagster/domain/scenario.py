@@ -107,7 +107,7 @@ class Operation(Value):
     text: str = Field(description="the operation with its rules and numbers, in the skill's own terms")
     quote: str = Field(
         default="",
-        description="one passage of 4 to 30 words that it rests on, copied letter by letter from the skill; empty "
+        description="one passage of 3 to 30 words that it rests on, copied letter by letter from the skill; empty "
         "when the skill does not say it (common practice)",
     )
 
@@ -117,7 +117,7 @@ class SkillAnalysis(Value):
 
     ref: Literal["A", "B"]
     purpose: str = Field(description="one sentence")
-    operations: list[Operation] = Field(description="4 to 12 concrete operations")
+    operations: list[Operation] = Field(description="4 to 14 concrete operations")
     formats: list[str] = Field(description="files it reads or writes, each with its fields")
     invariants: list[str] = Field(description="conditions that always hold, with exact boundaries")
     offline_form: str = Field(
@@ -175,11 +175,11 @@ class ReconstructReply(Value):
     transitions: list[Transition] = Field(description="3 to 8 steps")
     final_state: list[str] = Field(description="facts true at the end, with /app paths")
     rules: list[str] = Field(
-        description="8 to 16 rules, each beginning with its number ('1. ', '2. ', ...), with exact parameters, "
+        description="8 to 18 rules, each beginning with its number ('1. ', '2. ', ...), with exact parameters, "
         "units, boundaries (inclusive or exclusive), rounding and order",
         min_length=4,
     )
-    discriminators: list[Discriminator] = Field(description="4 to 8", min_length=3)
+    discriminators: list[Discriminator] = Field(description="4 to 10", min_length=3)
 
 
 class BareReconstruction(ReconstructReply):
@@ -209,7 +209,8 @@ class Requirement(Value):
     skill: Literal["A", "B", "AB"] = Field(description="the skill whose procedure it comes from")
     sources: list[str] = Field(
         default=[],
-        description="ids of the operations of the analysis that it comes from; only an invariant may have none",
+        description="ids of the operations of the analysis that it comes from; an invariant has none, nor has what an "
+        "alignment adds",
     )
     kind: Literal["output", "invariant", "behaviour"] = Field(
         description="output: a file's content; invariant: true before and after (inputs unchanged); behaviour: what a "
@@ -278,6 +279,9 @@ class AlignmentReply(Value):
     add_requirements: list[Requirement] = Field(
         default=[], description="what the solution reference does or a rule demands, and no requirement asks for"
     )
+    corrections: list[str] = Field(
+        default=[], description="slips inside states, rules or discriminators: the place, and what holds instead"
+    )
 
 
 class Span(Value):
@@ -339,7 +343,9 @@ class Scenario(Sparse):
 
     def specification(self) -> dict[str, Any]:
         """The part that every later prompt shows first: JSON data, the same for each call of a seed."""
-        return specification(self.references, self.reconstruction)
+        found = specification(self.references, self.reconstruction)
+        corrections = self.alignment.corrections if self.alignment else []
+        return {**found, **({"corrections": list(corrections)} if corrections else {})}
 
 
 def specification(references: ReferencesReply, reconstruction: ReconstructReply) -> dict[str, Any]:

@@ -360,3 +360,9 @@ def test_every_module_is_an_artifact_of_its_own() -> None:
     assert tuple(kept) == tuple(f"module.{name}" for name in MODULES)
     assert json.loads(store.get(kept["module.expansion"]))["rules"] == RULES
     assert json.loads(store.get(kept["module.instruction_reference"]))["outputs"] == [OUTPUT]
+
+
+def test_corrections_reach_everyone_who_reads_the_specification() -> None:
+    slip = "Rule 2 and D1 disagree: 10000 cents are large."
+    assert run(script(align=[aligned(corrections=[slip])])).value.specification()["corrections"] == [slip]
+    assert "corrections" not in run(script()).value.specification()
