@@ -214,7 +214,7 @@ def test_services_start_in_order_and_then_the_program_runs_as_it_was_given(
 ) -> None:
     done = entrypoint(pair, sandbox, f'{HEALTHY} && printf "%s|" $$ "$@" && exit 7', "a b", "", "$HOME")
     assert (done.exit_code, done.output.partition("|")[2]) == (7, "a b||$HOME|")
-    done = entrypoint(pair, sandbox, "cat /srv/first/whose /srv/first/file; stat -c %U:%a /srv/first; ls /build")
+    done = entrypoint(pair, sandbox, "cat /srv/first/whose /srv/first/file; stat -c %U:%a /srv/first; ls /build 2>&1")
     assert done.output.splitlines()[:3] == ["agent", "two words", "agent:750"]
     assert "No such file" in done.output
 

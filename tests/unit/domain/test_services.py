@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from facet_dagster.domain.dockerfile import environment_dockerfile, environment_executables, environment_files
 from facet_dagster.domain.environment import E0, ManifestReply, PlannedFile, Recipe, RunningService, Service
 from facet_dagster.domain.ids import to_json
-from facet_dagster.domain.services import look_at, seen, services_script, set_up_script, start_seconds
+from facet_dagster.domain.services import exposed, look_at, seen, services_script, set_up_script, start_seconds
 from facet_dagster.domain.task import CollectCommand, Draft
 from facet_dagster.domain.trial import Trial
 from tests.fixtures import task_example as example
@@ -84,6 +84,25 @@ def test_the_scripts_are_posix_shell() -> None:
 def test_what_was_seen_of_a_service_is_read_from_its_own_sockets() -> None:
     assert seen(WEB, TABLES) == RunningService(name="web", ports=(8080, 8081), processes=("web", "worker"))
     assert seen(WEB, "\x00process\nsocket x\n9: :") == RunningService(name="web", ports=(), processes=())
+
+
+@pytest.mark.parametrize(
+    ("address", "open_to_others"),
+    [
+        ("0100007F", False),
+        ("0500007F", False),
+        ("00000000", True),
+        ("0200A8C0", True),
+        ("00000000000000000000000001000000", False),
+        ("0000000000000000FFFF00000100007F", False),
+        ("00000000000000000000000000000000", True),
+        ("0000000000000000FFFF0000020011AC", True),
+    ],
+)
+def test_only_the_loopback_is_no_exposure(address: str, open_to_others: bool) -> None:
+    row = f"   3: {address}:1F92 {'0' * len(address)}:0000 0A 0:0 00:0 0  1000        0 4711 1 0 100\n"
+    assert exposed(TABLES) == ()
+    assert exposed(TABLES + row) == ((8082,) if open_to_others else ())
 
 
 def test_all_services_together_get_the_sum_of_their_seconds() -> None:

@@ -14,6 +14,7 @@ from facet_dagster.domain.environment import (
     RecipeReply,
     Service,
 )
+from facet_dagster.prompts import render
 from facet_dagster.stages.environment.edits import apply_repair, compose
 from facet_dagster.stages.environment.service_policy import service_problems
 
@@ -115,3 +116,13 @@ def test_a_repair_replaces_adds_and_removes_whole_services() -> None:
     assert found == []
     assert edited.services == (better, service(name="web"))
     assert apply_repair(start, EnvironmentRepairReply(diagnosis="d", put_services=[service()]))[1]
+
+
+def test_the_prompt_tells_how_to_write_services_only_where_they_are_planned() -> None:
+    def told(*plans: dict[str, Any]) -> str:
+        variables = {"specification": {}, "manifest": manifest(*plans)}
+        return render("environment", variables, RecipeReply).user.partition("Answer with one JSON")[0]
+
+    assert "redis-server: user redis" in told(PLAN)
+    assert "services" not in told()
+    assert "\n\n\n" not in told() + told(PLAN)
