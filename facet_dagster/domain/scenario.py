@@ -5,11 +5,29 @@ The classes that a model fills are its reply schemas: field descriptions are par
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from facet_dagster.domain.outcome import Rejection, Sparse, Value
+
+
+class TaskFamily(StrEnum):
+    """What kind of work a task is (paper, Figure 3b); closed."""
+
+    STRUCTURED_DATA = "structured data"
+    DOCS_REPORTS = "documents and reports"
+    MEDIA_PROCESSING = "media processing"
+    ANALYTICS = "analytics and visualisation"
+    SOFTWARE_ENGINEERING = "software engineering"
+    CONTENT_PUBLISHING = "content publishing"
+    AGENTS_SKILLS_MEMORY = "agents, skills and memory"
+    SECURITY_SYSTEMS = "security and systems"
+    INTEGRATION_AUDIT = "integration and audit"
+
+
+FAMILY = "the family of the joint work, by what it is for and not by its file formats"
 
 
 class Hypothesis(Value):
@@ -62,6 +80,7 @@ class JudgeReply(Value):
     )
     verifiable: int = Field(description="1 to 5: how well a program can check the result", ge=1, le=5)
     scenario: str = Field(description="the joint scenario in at most 60 words; empty when refused")
+    family: TaskFamily = Field(description=FAMILY)
     reason: str = Field(description="one sentence for the decision")
 
     @property
@@ -222,6 +241,7 @@ class ReferencesReply(Value):
     """Reply of the ``references`` call: C, its dimensions, solution reference, then instruction reference."""
 
     title: str = Field(description="at most 10 words")
+    family: TaskFamily = Field(description=FAMILY)
     scenario: str = Field(description="the complete scenario C, 120 to 250 words")
     dimensions: Dimensions
     solution_reference: list[str] = Field(
@@ -239,6 +259,7 @@ class BriefReply(Value):
     """Reply of the ``brief`` call: a specification in one step, straight from two skills."""
 
     title: str = Field(description="at most 10 words")
+    family: TaskFamily = Field(description=FAMILY)
     scenario: str = Field(description="who needs what, from which files, with which results; 80 to 200 words")
     initial_state: list[str] = Field(description="each initial file: its /app path and what it holds", min_length=3)
     rules: list[str] = Field(
@@ -334,7 +355,7 @@ class Scenario(Sparse):
             "evolution": _only(built, "initial_state", "transitions", "final_state"),
             "expansion": _only(built, "rules", "discriminators"),
             "dimensions": refs["dimensions"],
-            "scenario": _only(refs, "title", "scenario"),
+            "scenario": _only(refs, "title", "family", "scenario"),
             "solution_reference": {"steps": refs["solution_reference"]},
             "instruction_reference": _only(refs, "instruction_goal", "requirements", "outputs"),
         }

@@ -72,6 +72,7 @@ def _scenario(seed: Seed, first: Skill, second: Skill, reply: BriefReply) -> Sce
         ),
         references=ReferencesReply(
             title=reply.title,
+            family=reply.family,
             scenario=reply.scenario,
             dimensions=Dimensions(goal="", context="", capability=[], state=[], io_and_tools=[]),
             solution_reference=[],

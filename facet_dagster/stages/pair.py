@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 from typing import Any
 
@@ -15,7 +15,7 @@ from facet_dagster.domain.skill import Skill, describe
 from facet_dagster.errors import MalformedReply
 from facet_dagster.ports import LLM, Embedder, VectorStore
 
-VERSION = f"2-{prompts.version('judge')}"
+VERSION = f"3-{prompts.version('judge')}"
 
 # Above: the same skill in other words. Below: nothing in common.
 NEAR_IDENTICAL = 0.9
@@ -98,7 +98,7 @@ def select(
     taken: Collection[str],
     day: date,
 ) -> list[Seed]:
-    """At most ``count`` seeds, balanced over pairs of families, sorted by key.
+    """At most ``count`` seeds, balanced over task families, then over pairs of skill families; sorted by key.
 
     ``taken`` holds ids of pairs and of skills that earlier selections used: such a pair is never taken
     again, such a skill only when nothing else is left. The order of ``judged`` does not matter.
@@ -107,51 +107,70 @@ def select(
     chosen: list[JudgedCandidate] = []
     used = Counter(ident for ident in taken if not ident.startswith("pair-"))
     for reuse in (False, True):
-        _round_robin(groups, chosen, used, count=count, reuse=reuse)
+        done = {item.candidate.id for item in chosen}
+        open_ = {group: [i for i in pairs if i.candidate.id not in done] for group, pairs in groups.items()}
+        _in_balance(open_, chosen, used, count=count, reuse=reuse)
     return sorted((_seed(item, skills, day) for item in chosen), key=lambda seed: seed.key)
+
+
+Group = tuple[str, tuple[str, ...]]
 
 
 def _groups(
     judged: Iterable[JudgedCandidate], skills: Mapping[str, Skill], taken: Collection[str]
-) -> list[list[JudgedCandidate]]:
-    """Accepted new pairs by their families, the rarest pair of families first, the best pair first."""
+) -> dict[Group, list[JudgedCandidate]]:
+    """Accepted new pairs by the family of their work and the families of their skills, the best pair first."""
     best: dict[str, JudgedCandidate] = {}
     for item in sorted(judged, key=_merit, reverse=True):
         known = all(ident in skills for ident in item.candidate.skills)
         if item.reply is not None and item.rejection is None and known and item.candidate.id not in taken:
             best.setdefault(item.candidate.id, item)
-    groups: dict[tuple[str, ...], list[JudgedCandidate]] = {}
+    groups: dict[Group, list[JudgedCandidate]] = {}
     for item in best.values():
         families = tuple(sorted(skills[ident].family.value for ident in item.candidate.skills))
-        groups.setdefault(families, []).append(item)
-    return [groups[families] for families in sorted(groups, key=lambda f: (len(groups[f]), f))]
+        groups.setdefault((item.reply.family.value if item.reply else "", families), []).append(item)
+    return groups
 
 
 def _merit(item: JudgedCandidate) -> tuple[int, float, str, str]:
     return item.reply.verifiable if item.reply else 0, item.candidate.score, item.candidate.id, item.candidate.anchor
 
 
-def _round_robin(
-    groups: Sequence[list[JudgedCandidate]],
+def _in_balance(
+    groups: Mapping[Group, list[JudgedCandidate]],
     chosen: list[JudgedCandidate],
     used: Counter[str],
     *,
     count: int,
     reuse: bool,
 ) -> None:
-    """One pair from each group in turn; without ``reuse`` only pairs of two unused skills."""
-    progress = True
-    while progress and len(chosen) < count:
-        progress = False
-        for group in groups:
-            fresh = (item for item in group if reuse or not any(used[ident] for ident in item.candidate.skills))
-            item = min(fresh, key=lambda item: sum(used[i] for i in item.candidate.skills), default=None)
-            if item is None or len(chosen) >= count:
-                continue
-            group.remove(item)
-            chosen.append(item)
-            used.update(item.candidate.skills)
-            progress = True
+    """One pair after the other, each from the group that has least so far, the smallest group first.
+
+    Without ``reuse`` only pairs of two unused skills. Empties ``groups``.
+    """
+    sizes = {group: len(pairs) for group, pairs in groups.items()}
+    works, kinds = Counter[str](), Counter[tuple[str, ...]]()
+    while len(chosen) < count:
+        if not reuse:
+            _drop_used(groups, used)
+        open_ = [group for group, pairs in groups.items() if pairs]
+        if not open_:
+            return
+        group = min(open_, key=lambda g: (works[g[0]], kinds[g[1]], sizes[g], g))
+        pairs = groups[group]
+        item = min(pairs, key=lambda one: sum(used[i] for i in one.candidate.skills)) if reuse else pairs[0]
+        pairs.remove(item)
+        chosen.append(item)
+        used.update(item.candidate.skills)
+        works[group[0]] += 1
+        kinds[group[1]] += 1
+
+
+def _drop_used(groups: Mapping[Group, list[JudgedCandidate]], used: Counter[str]) -> None:
+    """Take pairs of used skills off the head of each group: what is used stays used."""
+    for pairs in groups.values():
+        while pairs and any(used[ident] for ident in pairs[0].candidate.skills):
+            del pairs[0]
 
 
 def _seed(item: JudgedCandidate, skills: Mapping[str, Skill], day: date) -> Seed:

@@ -173,6 +173,7 @@ def task_toml(
         "metadata": {
             "seed": draft.seed,
             "families": families,
+            "task_family": scenario.references.family.value,
             "solution_seconds": limits.solution_seconds,
             **({"certificate": level, "certificate_file": CERTIFICATE} if level else {}),
             "skills": [_credit(skill) for skill in skills],

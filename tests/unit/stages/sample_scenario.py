@@ -44,6 +44,7 @@ RECONSTRUCTION: dict[str, Any] = {
 }
 REFERENCES: dict[str, Any] = {
     "title": "Large orders",
+    "family": "analytics and visualisation",
     "scenario": "Someone needs the large orders.",
     "dimensions": {"goal": "g", "context": "c", "capability": [], "state": [], "io_and_tools": []},
     "solution_reference": [f"Read /app/data/orders.csv and write {OUTPUT}."],

@@ -17,6 +17,7 @@ from tests.fixtures import task_example as example
 
 BRIEF: dict[str, Any] = {
     "title": "Regional sales totals",
+    "family": "structured data",
     "scenario": "A small shop totals its sales.",
     "initial_state": ["/app/RULES.md", "/app/data/sales.csv", "/app/data/regions.json"],
     "rules": example.RULES.splitlines()[2:],

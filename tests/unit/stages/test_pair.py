@@ -40,6 +40,7 @@ def hypotheses(*, concrete: bool = True) -> HypothesisReply:
 
 def verdict(**changes: Any) -> dict[str, Any]:
     good = {"complementary": True, "terminal_executable": True, "verifiable": 4, "scenario": "joint", "reason": "r"}
+    good |= {"family": "structured data"}
     return {**good, **changes}
 
 
