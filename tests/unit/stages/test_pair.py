@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import date
 from itertools import combinations
@@ -237,3 +238,17 @@ def test_selecting_again_among_the_selected_gives_the_same_seeds() -> None:
 
 def test_the_version_follows_the_prompt() -> None:
     assert prompts.version("judge") in pair.VERSION
+
+
+def test_the_families_of_the_work_are_balanced_before_those_of_the_skills() -> None:
+    many = {f"t-{n}": skill(f"t-{n}", Family.AI if n < 12 else Family.DATA) for n in range(16)}
+    data = [judged(f"t-{n}", f"t-{n + 1}", family="structured data", verifiable=5) for n in range(0, 12, 2)]
+    others = [
+        judged("t-12", "t-13", family="media processing", verifiable=3),
+        judged("t-14", "t-15", family="content publishing", verifiable=3),
+    ]
+    items = {item.candidate.id: item for item in (*data, *others)}
+    works = Counter(items[seed.candidate].reply.family for seed in select(list(items.values()), many, 6))
+    assert works == {"structured data": 4, "media processing": 1, "content publishing": 1}
+    few = Counter(items[seed.candidate].reply.family for seed in select(list(items.values()), many, 3))
+    assert set(few.values()) == {1}
