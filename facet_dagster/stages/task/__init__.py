@@ -18,6 +18,7 @@ from facet_dagster.stages.task.package import (
     package_files,
 )
 from facet_dagster.stages.task.repair import Rebuild, finish
+from facet_dagster.stages.task.settle import certify_and_repair
 from facet_dagster.stages.task.trial import Trials
 from facet_dagster.stages.task.validate import first_validation, validate
 
@@ -25,8 +26,8 @@ _FILES = digest([(SHIPPED / name).read_text(encoding="utf-8") for name in ("run_
 
 DRAFT_VERSION = f"2-{version('instruction', 'solution', 'verifier')}"
 VALIDATION_VERSION = f"2-{_FILES}"
-VERSION = f"2-{version('repair_task')}-{_FILES}"
-CERTIFICATE_VERSION = f"2-{_FILES}"
+VERSION = f"3-{version('repair_task')}-{_FILES}"
+CERTIFICATE_VERSION = f"3-{version('repair_task')}-{_FILES}"
 
 __all__ = [
     "CERTIFICATE_VERSION",
@@ -41,6 +42,7 @@ __all__ = [
     "Trials",
     "build_package",
     "certify",
+    "certify_and_repair",
     "draft",
     "export",
     "finish",

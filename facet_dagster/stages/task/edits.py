@@ -21,6 +21,8 @@ from facet_dagster.domain.task import (
 from facet_dagster.stages.task import syntax
 
 SECTION = re.compile(r"section (\d+)")
+UNCHANGED = "The edits change nothing."
+NO_EDITS = "There are no edits."
 
 
 def apply_edits(draft: Draft, reply: TaskRepairReply) -> Draft | str:
@@ -37,7 +39,7 @@ def apply_edits(draft: Draft, reply: TaskRepairReply) -> Draft | str:
     else:
         edited = _verifier(draft, reply)
     if isinstance(edited, Draft) and edited == draft:
-        return "The edits change nothing."
+        return UNCHANGED
     return edited
 
 
@@ -47,7 +49,7 @@ def file_edits(reply: TaskRepairReply) -> tuple[FileEdit, ...] | str:
     if stray:
         return stray
     if not reply.edits:
-        return "There are no edits."
+        return NO_EDITS
     return tuple(
         FileEdit(path=edit.target.removeprefix("/app/"), find=edit.find, replace=edit.replace) for edit in reply.edits
     )
@@ -55,7 +57,8 @@ def file_edits(reply: TaskRepairReply) -> tuple[FileEdit, ...] | str:
 
 def changed_targets(reply: TaskRepairReply) -> tuple[str, ...]:
     added = [f"section +{n}" for n in range(1, len(reply.add_sections) + 1)]
-    return tuple(dict.fromkeys([*(e.target for e in reply.edits), *(c.id for c in reply.put_checks), *added]))
+    lists = [name for name, whole in (("outputs", reply.outputs), ("steps", reply.steps)) if whole]
+    return tuple(dict.fromkeys([*(e.target for e in reply.edits), *(c.id for c in reply.put_checks), *added, *lists]))
 
 
 def owner(target: str) -> Component:
@@ -74,10 +77,14 @@ def _stray(reply: TaskRepairReply) -> str:
     for edit in reply.edits:
         if owner(edit.target) is not component:
             return f"The blamed component is {component}, but an edit writes {edit.target!r} ({owner(edit.target)})."
-    if reply.put_checks and component is not Component.VERIFIER:
-        return f"The blamed component is {component}, but put_checks writes the verifier."
-    if reply.add_sections and component is not Component.INSTRUCTION:
-        return f"The blamed component is {component}, but add_sections writes the instruction."
+    for name, given, writes in (
+        ("put_checks", reply.put_checks, Component.VERIFIER),
+        ("add_sections", reply.add_sections, Component.INSTRUCTION),
+        ("outputs", reply.outputs, Component.INSTRUCTION),
+        ("steps", reply.steps, Component.SOLUTION),
+    ):
+        if given and component is not writes:
+            return f"The blamed component is {component}, but {name} writes the {writes}."
     return ""
 
 
@@ -111,8 +118,9 @@ def _instruction(draft: Draft, reply: TaskRepairReply) -> Draft | str:
     except ValueError as error:
         return str(error)
     sections += reply.add_sections
+    outputs = reply.outputs or old.outputs
     return draft.model_copy(
-        update={"instruction": InstructionReply(title=old.title, intro=intro, sections=sections, outputs=old.outputs)}
+        update={"instruction": InstructionReply(title=old.title, intro=intro, sections=sections, outputs=outputs)}
     )
 
 
@@ -121,7 +129,8 @@ def _solution(draft: Draft, reply: TaskRepairReply) -> Draft | str:
         text = _replaced(draft.solution.solve_sh, reply.edits)
     except ValueError as error:
         return str(error)
-    return draft.model_copy(update={"solution": draft.solution.model_copy(update={"solve_sh": text})})
+    update = {"solve_sh": text, "steps": reply.steps or draft.solution.steps}
+    return draft.model_copy(update={"solution": draft.solution.model_copy(update=update)})
 
 
 def _verifier(draft: Draft, reply: TaskRepairReply) -> Draft | str:

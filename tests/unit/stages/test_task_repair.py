@@ -300,7 +300,7 @@ def test_an_environment_that_cannot_be_rebuilt_keeps_the_old_one(attempt: BuildA
         return environment.model_copy(update={"attempts": (*environment.attempts, attempt)})
 
     edit = {"target": "generator", "find": "1", "replace": "2"}
-    _, value, _ = repaired([reply("environment", edit)], rounds=1, rebuild=rebuild)
+    _, value, _ = repaired([reply("environment", edit)] * 2, rounds=1, rebuild=rebuild)
     assert said in value.repairs[0].result
     assert value.environment.image == example.IMAGE
 
