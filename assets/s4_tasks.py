@@ -108,7 +108,7 @@ def certificate(
     llm: dg.ResourceParam[LLM],
     sandbox: dg.ResourceParam[Sandbox],
 ) -> Iterator[dg.Output[None]]:
-    """What was shown about a validated task by repeated execution, and its Harbor package."""
+    """What was shown about a validated task by repeated execution, with repairs of what was found, and its package."""
     stage = seed_stages(settings).certificate
     compute = pipeline.certificate(settings, ledger=ledger, store=store, llm=llm, sandbox=sandbox)
     links, workers = seed_links(ledger, "certificate"), settings.workers

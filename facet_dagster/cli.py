@@ -171,7 +171,8 @@ def print_why(story: Why) -> None:
     head = f"{story.kind} {story.id}: {story.verdict}"
     out.print(f"[bold]{head}[/bold]", soft_wrap=True)
     if story.reason:
-        out.print(f"  {story.reason} at stage {story.stage}, component {story.component}")
+        cause = f" ({story.cause})" if story.cause else ""
+        out.print(f"  {story.reason} at stage {story.stage}, component {story.component}{cause}")
         out.print(f"  {story.message}", markup=False, soft_wrap=True)
     for skill in story.skills:
         out.print(f"  skill {skill.name or skill.id}: {skill.origin} [{skill.licence}]", markup=False)
@@ -191,7 +192,7 @@ def print_why(story: Why) -> None:
 
 def print_trials(story: Why) -> None:
     """Those of validations one by one; of a certificate's probes those that did not come out as wanted."""
-    probes = [trial for trial in story.trials if "ok" in trial]
+    probes = [trial for trial in story.trials if trial["stage"] == "certificate"]
     for trial in story.trials:
         if trial.get("ok"):
             continue

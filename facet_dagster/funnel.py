@@ -208,11 +208,12 @@ def settle(
         try:
             outcome = compute(item.key)
         except MalformedReply as error:
-            outcome = Outcome(rejection=_malformed(error))
+            outcome = Outcome(rejection=malformed(error))
         return _record(stage, item, outcome, time.monotonic() - began, ledger=ledger, store=store, run_id=run_id)
 
 
-def _malformed(error: MalformedReply) -> Rejection:
+def malformed(error: MalformedReply) -> Rejection:
+    """What becomes of a key whose model gave no readable reply."""
     return reject(Reason.LLM_MALFORMED, str(error), problem=error.problem[:2000], reply_tail=error.raw[-1000:])
 
 

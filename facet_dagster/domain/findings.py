@@ -9,10 +9,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from facet_dagster.domain.outcome import Value
+from facet_dagster.domain.outcome import Reason, Value
 
 Kind = Literal["baseline", "oracle", "twice", "attack", "partial", "file_mutant", "equivalent", "semantic", "second"]
-RIGHT: frozenset[str] = frozenset({"oracle", "twice", "equivalent", "second"})
+RIGHT: frozenset[str] = frozenset({"oracle", "twice", "equivalent", "second", "positive"})
 
 
 def wanted_reward(ident: str) -> Literal[0, 1]:
@@ -53,6 +53,22 @@ class Probe(Value):
     def ok(self) -> bool:
         """Whether it came out as wanted. A crash proves nothing and is no disagreement."""
         return self.crashed or self.reward == self.wanted
+
+
+class KnownState(Value):
+    """A final state of which it is known what every later verifier must say: ``wanted`` is its reward.
+
+    ``app`` and ``artifacts`` are what was left, as artifacts (sha256); ``artifacts`` is empty without services.
+    ``reason`` is what a verifier is refused for that says otherwise, ``why`` tells what the state is. It stands for
+    the environment's ``image`` alone.
+    """
+
+    wanted: Literal[0, 1]
+    reason: Reason
+    why: str
+    app: str
+    image: str
+    artifacts: str = ""
 
 
 class KillMatrix(Value):

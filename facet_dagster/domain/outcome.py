@@ -119,7 +119,7 @@ POLICY: dict[Reason, Policy] = {
     Reason.TASK_VERIFIER_BROKEN: Policy(True, Component.VERIFIER),
     Reason.TASK_TIMEOUT: Policy(True, Component.SOLUTION),
     Reason.TASK_RESOURCES: Policy(True, Component.SOLUTION),
-    Reason.TASK_FLAKY: Policy(False, Component.VERIFIER),
+    Reason.TASK_FLAKY: Policy(True, Component.VERIFIER),
     Reason.TASK_REPAIR_EXHAUSTED: Policy(False, Component.VERIFIER),
     Reason.TASK_INFEASIBLE: Policy(False, Component.INSTRUCTION),
     Reason.TASK_SOLUTION_LEAKED: Policy(True, Component.ENVIRONMENT),

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from facet_dagster.domain.environment import Environment, Line, Service
-from facet_dagster.domain.findings import KillMatrix, Probe
+from facet_dagster.domain.findings import KillMatrix, KnownState, Probe
 from facet_dagster.domain.outcome import Component, Rejection, Sparse, Value
 from facet_dagster.domain.trial import Trial
 
@@ -100,8 +100,18 @@ class TaskEdit(Value):
     replace: str
 
 
+class Quote(Value):
+    """What justifies an expected value: both parts are looked up, letter by letter, blanks aside."""
+
+    rule: str = Field(description="the sentence of the rules file or the instruction that decides the value")
+    row: str = Field(description="the line, or value, of the initial state to which it applies")
+
+
 class TaskRepairReply(Value):
-    """Reply of the ``repair_task`` call: a classification and edits of that component only."""
+    """Reply of the ``repair_task`` call: a classification and edits of that component only.
+
+    ``outputs`` and ``steps`` are whole lists, which replace the old ones; empty when they stay.
+    """
 
     component: Literal["instruction", "environment", "solution", "verifier"]
     evidence: str = Field(description="quote the failing check and the sentence or file that shows who is wrong")
@@ -117,6 +127,9 @@ class TaskRepairReply(Value):
     put_services: list[Service] = Field(
         default=[], description="environment only: whole new versions of services, by name"
     )
+    outputs: list[str] = Field(default=[], description="instruction only: all outputs, when their list is wrong")
+    steps: list[str] = Field(default=[], description="solution only: all steps, when the edits change what they say")
+    quotes: list[Quote] = Field(default=[], description="verifier only: needed when an edit changes an expected value")
 
 
 class Draft(Sparse):
@@ -140,17 +153,21 @@ class Draft(Sparse):
     pipeline: Literal["", "direct", "recording"] = ""
 
 
-class Validation(Value):
+class Validation(Sparse):
     """One full validation of a draft: its trials, and the rejection when it is not valid.
 
     Trials are None when they were not reached. ``remarks`` are defects that do not decide the verdict.
+    ``by_certificate``: the trials are those of the validation before, and the rejection is what a certificate found.
     """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"by_certificate"})
 
     round: int
     baseline: Trial | None
     oracle: Trial | None
     rejection: Rejection | None
     remarks: tuple[str, ...] = ()
+    by_certificate: bool = False
 
     @property
     def valid(self) -> bool:
@@ -167,11 +184,14 @@ class RepairRound(Value):
     result: str = ""
 
 
-class Task(Value):
+class Task(Sparse):
     """The value of ``first_validation`` and ``task``: the draft in force, its environment and its history.
 
-    ``environment`` is the one in force: a repair may have rebuilt it.
+    ``environment`` is the one in force: a repair may have rebuilt it. ``known`` are final states of which certificates
+    showed what the verifier must say.
     """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"known"})
 
     seed: str
     title: str
@@ -179,6 +199,7 @@ class Task(Value):
     environment: Environment
     validations: tuple[Validation, ...]
     repairs: tuple[RepairRound, ...] = ()
+    known: tuple[KnownState, ...] = ()
 
     @property
     def valid(self) -> bool:
@@ -188,13 +209,16 @@ class Task(Value):
 Level = Literal["basic", "standard"]
 
 
-class Certificate(Value):
+class Certificate(Sparse):
     """What was shown about a task. Level ``basic``: whatever needs no model.
 
     ``oracle`` and ``baseline`` are the rewards of repeated trials, ``image`` a tag made of the context's hash and
     ``image_id`` the engine's own digest. ``remarks`` are questions to a reader that do not decide. ``seconds`` is
-    what the sandbox was used for; ``day`` (UTC) is when.
+    what the sandbox was used for; ``day`` (UTC) is when. ``task`` is the one in force where a certificate's findings
+    changed it, or were too much for it; None while that is the value of stage ``task``.
     """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"task"})
 
     seed: str
     level: Level
@@ -211,10 +235,13 @@ class Certificate(Value):
     kills: KillMatrix = KillMatrix()
     remarks: tuple[str, ...] = ()
     seconds: float = 0.0
+    task: Task | None = None
 
     def shipped(self) -> dict[str, Any]:
         """What the package says of itself: nothing that differs when equal work is done again on one machine."""
-        data = self.model_dump(mode="json", exclude={"package", "image_id", "day", "seconds", "probes", "kills"})
+        data = self.model_dump(
+            mode="json", exclude={"package", "image_id", "day", "seconds", "probes", "kills", "task"}
+        )
         probes = [probe.model_dump(mode="json", exclude={"seconds", "wanted"}) for probe in self.probes]
         matrix = {"distinct": self.kills.distinct, "padding": round(self.kills.padding, 3), "kills": self.kills.kills}
         return {**data, "probes": probes, "kill_matrix": matrix}

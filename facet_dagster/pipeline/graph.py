@@ -61,7 +61,8 @@ def seed_stages(settings: Settings) -> SeedStages:
     checked = Stage("first_validation", task.VALIDATION_VERSION, (draft, built, scenes), (settings.trial_seconds,))
     final = Stage("task", task.VERSION, (checked, built, scenes), (settings.repair_rounds,))
     asked = (task.EXAMINE_VERSION,) if settings.certificate == "standard" else ()
-    certificate = Stage("certificate", task.CERTIFICATE_VERSION, (final, scenes), (settings.certificate, *asked))
+    parts = (settings.certificate, settings.task_repairs, *asked)
+    certificate = Stage("certificate", task.CERTIFICATE_VERSION, (final, scenes), parts)
     return SeedStages(seed, scenes, first, built, draft, checked, final, certificate)
 
 

@@ -195,15 +195,15 @@ def _rebuilder(scene: Scenario, sandbox: Sandbox, build_seconds: float) -> tasks
 
 
 def certificate(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM, sandbox: Sandbox) -> Compute:
-    """Seed key -> Certificate and the Harbor package."""
+    """Seed key -> Certificate and the Harbor package, after at most what is left of ``task_repairs`` rounds."""
     graph = seed_stages(settings)
     kept = kept_skills(settings, ledger, store)
 
     def compute(key: str) -> Outcome:
-        found = _seed(key, ledger)
-        return tasks.certify(
+        found, scene = _seed(key, ledger), value(Scenario, graph.scenario, key, ledger, store)
+        return tasks.certify_and_repair(
             value(Task, graph.task, key, ledger, store),
-            value(Scenario, graph.scenario, key, ledger, store),
+            scene,
             [_skill(kept, ident) for ident in found.skills],
             sandbox=sandbox,
             store=store,
@@ -211,6 +211,8 @@ def certificate(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm
             llm=llm,
             trial_seconds=settings.trial_seconds,
             day=datetime.now(UTC).date(),
+            rounds=settings.task_repairs,
+            rebuild=_rebuilder(scene, sandbox, settings.build_seconds),
         )
 
     return compute

@@ -16,6 +16,7 @@ from facet_dagster.errors import ConfigError
 from facet_dagster.funnel import Memo, current
 from facet_dagster.pipeline.graph import seed_stages
 from facet_dagster.ports import ArtifactStore, Ledger
+from facet_dagster.reports.in_force import task_in_force
 from facet_dagster.reports.why import resolve
 from facet_dagster.settings import Settings
 
@@ -62,7 +63,7 @@ def coverage_of(ident: str, settings: Settings, ledger: Ledger, store: ArtifactS
         raise ConfigError(f"{key} is a {kind}, and only seeds have requirements: `facet seeds` lists them")
     values = _Values(key, settings, ledger, store)
     scenario = values.get(Scenario, "scenario")
-    task = values.get(Task, "task") or values.get(Task, "first_validation")
+    task = values.task()
     if scenario is not None and task is not None:
         return coverage(task.draft, task.environment, scenario)
     draft, environment = values.get(Draft, "task_draft"), values.get(Environment, "environment")
@@ -85,10 +86,13 @@ class _Values:
 
     def __init__(self, key: str, settings: Settings, ledger: Ledger, store: ArtifactStore) -> None:
         self._key, self._ledger, self._store = key, ledger, store
-        self._stages, self._memo = seed_stages(settings)._asdict(), Memo()
+        self._graph, self._memo = seed_stages(settings), Memo()
+
+    def task(self) -> Task | None:
+        return task_in_force(self._key, self._graph, self._ledger, self._store, self._memo)
 
     def get(self, kind: type[V], stage: str) -> V | None:
-        result = current(self._stages[stage], [self._key], self._ledger, self._memo).get(self._key)
+        result = current(self._graph._asdict()[stage], [self._key], self._ledger, self._memo).get(self._key)
         if result is None or result.output is None:
             return None
         return kind.model_validate_json(self._store.get(result.output))

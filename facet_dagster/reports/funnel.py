@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
+from facet_dagster.domain.causes import cause_of
 from facet_dagster.domain.facts import RawSkillFact, SeedFact
 from facet_dagster.domain.ids import bucket_keys
 from facet_dagster.domain.outcome import StageResult, Value, Verdict
@@ -17,13 +18,14 @@ from facet_dagster.settings import Settings
 
 
 class Row(Value):
-    """``count`` of ``of`` (the row it is compared with); ``losses`` maps reasons to counts."""
+    """``count`` of ``of`` (the row compared with); ``losses`` maps reasons, ``causes`` the six causes, to counts."""
 
     name: str
     label: str
     count: int
     of: str = ""
     losses: dict[str, int] = {}
+    causes: dict[str, int] = {}
 
 
 class Funnel(Value):
@@ -125,14 +127,24 @@ def _task_rows(results: Results) -> list[Row]:
     checked, final, certified = results["first_validation"], results["task"], results["certificate"]
     good = _accepted(final)
     first_pass = [key for key in good if checked[key].numbers.get("valid", 0) > 0]
+    shown = _accepted(certified)
+    mended = [key for key in shown if certified[key].numbers.get("certificate_repairs", 0) > 0]
     drafts = _losses(results["task_draft"])
     return [
         _row("entering_validation", "Entering validation", _reached(checked), "environments", drafts),
         _row("first_pass_valid", "First-pass valid", first_pass, "entering_validation"),
         _row("task_repaired", "Task repair recovery", set(good) - set(first_pass), "entering_validation"),
-        _row("validated", "Final validated tasks", good, "entering_validation", _losses(final)),
-        _row("certified", "Certified (basic)", _accepted(certified), "validated", _losses(certified)),
+        _caused(_row("validated", "Final validated tasks", good, "entering_validation", _losses(final)), final),
+        _row("certificate_repaired", "Certificate repair recovery", mended, "validated"),
+        _caused(_row("certified", "Certified (basic)", shown, "validated", _losses(certified)), certified),
     ]
+
+
+def _caused(row: Row, results: Mapping[str, StageResult]) -> Row:
+    """The row with the causes of what was lost in it."""
+    rejected = [r.rejection for r in results.values() if r.verdict is Verdict.REJECTED and r.rejection]
+    causes = Counter(str(cause) for cause in map(cause_of, rejected) if cause)
+    return row.model_copy(update={"causes": dict(causes)})
 
 
 def _row(name: str, label: str, keys: Collection[str], of: str, losses: dict[str, int] | None = None) -> Row:

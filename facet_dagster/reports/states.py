@@ -15,6 +15,7 @@ from facet_dagster.errors import ConfigError
 from facet_dagster.funnel import Memo, Stage, current
 from facet_dagster.pipeline.graph import seed_stages
 from facet_dagster.ports import ArtifactStore, Ledger
+from facet_dagster.reports.in_force import task_in_force
 from facet_dagster.reports.why import resolve
 from facet_dagster.settings import Settings
 from facet_dagster.stages.environment import apply_repair
@@ -56,7 +57,7 @@ class _Records:
         self._graph = seed_stages(settings)
         self._memo = Memo()
         self.first = self._value(Task, self._graph.first_validation)
-        self.task = self._value(Task, self._graph.task) or self.first
+        self.task = task_in_force(key, self._graph, ledger, store, self._memo)
 
     def state(self, name: StateName) -> State:
         environment = self._environment()
@@ -141,7 +142,8 @@ class _Records:
 def _story(failed: Validation) -> tuple[str, ...]:
     """Why the validation failed, then each check that did not pass in its last trial."""
     assert failed.rejection is not None
-    lines = [f"Validation of round {failed.round} failed, {failed.rejection.reason}: {failed.rejection.message}"]
+    what = "The certificate" if failed.by_certificate else "Validation"
+    lines = [f"{what} of round {failed.round} failed, {failed.rejection.reason}: {failed.rejection.message}"]
     trial = failed.oracle or failed.baseline
     if failed.oracle is None:
         lines.append("The solution did not run in it: /app is the initial state.")

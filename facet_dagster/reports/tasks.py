@@ -7,10 +7,11 @@ from pathlib import Path
 
 from facet_dagster.domain.facts import SeedFact
 from facet_dagster.domain.outcome import Value, Verdict
-from facet_dagster.domain.task import Certificate, Task
+from facet_dagster.domain.task import Certificate
 from facet_dagster.funnel import Memo, current
 from facet_dagster.pipeline.graph import seed_stages
 from facet_dagster.ports import ArtifactStore, Ledger
+from facet_dagster.reports.in_force import task_in_force
 from facet_dagster.settings import Settings
 
 
@@ -37,15 +38,13 @@ def tasks(settings: Settings, ledger: Ledger, store: ArtifactStore, batch: str =
     """Every certified task, sorted by key."""
     seeds = {fact.key: fact for fact in ledger.find(SeedFact) if batch in ("", fact.batch)}
     graph, memo = seed_stages(settings), Memo()
-    final = current(graph.task, sorted(seeds), ledger, memo)
     lines = []
     for key, result in sorted(current(graph.certificate, sorted(seeds), ledger, memo).items()):
         if result.verdict is not Verdict.ACCEPTED or result.output is None:
             continue
         certificate = Certificate.model_validate_json(store.get(result.output))
-        output = final[key].output
-        assert output is not None
-        task = Task.model_validate_json(store.get(output))
+        task = task_in_force(key, graph, ledger, store, memo)
+        assert task is not None
         lines.append(
             TaskLine(
                 key=key,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facet_dagster.domain.causes import cause_of
 from facet_dagster.domain.facts import (
     AttemptFact,
     CandidateFact,
@@ -39,8 +40,9 @@ class SkillSource(Value):
 class Why(Value):
     """The story of an id. ``stage``, ``reason`` and ``component`` are empty while nothing rejected it.
 
-    A trial of a certificate whose kind holds a slash is a probe; ``ok`` says of every trial of one whether it came
-    out as wanted. ``remarks`` are those of the certificate.
+    ``cause`` is which of the six causes of failure a task's rejection belongs to. A trial whose kind holds a slash
+    is a probe of a certificate, or a known state; ``ok`` says of these, and of every trial of a certificate, whether it
+    came out as wanted. ``remarks`` are those of the certificate.
     """
 
     id: str
@@ -49,6 +51,7 @@ class Why(Value):
     stage: str = ""
     reason: str = ""
     component: str = ""
+    cause: str = ""
     message: str = ""
     evidence: dict[str, Any] = {}
     skills: tuple[SkillSource, ...] = ()
@@ -105,6 +108,7 @@ def _why_seed(key: str, settings: Settings, ledger: Ledger, store: ArtifactStore
         stage=last.stage if last else "",
         reason=rejection.reason if rejection else "",
         component=rejection.component if rejection else "",
+        cause=(cause_of(rejection) or "") if rejection else "",
         message=rejection.message if rejection else "",
         evidence=rejection.evidence if rejection else {},
         skills=tuple(_source(skill, ledger) for skill in (seed.first, seed.second)),
@@ -140,7 +144,7 @@ def _plain(fact: Fact) -> dict[str, Any]:
 def _trial(fact: TrialFact, ledger: Ledger) -> dict[str, Any]:
     checks = ledger.find(CheckFact, trial=fact.fact_id)
     failed = [{"check": c.check, "status": c.status, "message": c.message} for c in checks if c.status != "pass"]
-    told = {"ok": fact.reward == wanted_reward(fact.kind)} if fact.stage == "certificate" else {}
+    told = {"ok": fact.reward == wanted_reward(fact.kind)} if fact.stage == "certificate" or "/" in fact.kind else {}
     return {**_plain(fact), "checks": len(checks), "failed": failed, **told}
 
 

@@ -20,6 +20,7 @@ from facet_dagster.stages.task.package import (
 )
 from facet_dagster.stages.task.recording import Recording
 from facet_dagster.stages.task.repair import Rebuild, finish
+from facet_dagster.stages.task.settle import certify_and_repair
 from facet_dagster.stages.task.trial import Trials
 from facet_dagster.stages.task.validate import first_validation, validate
 
@@ -29,8 +30,8 @@ DRAFT_VERSION = f"2-{version('instruction', 'solution', 'verifier')}"
 JOINT_VERSION = f"1-{version('joint')}"
 RECORDING_VERSION = f"1-{version('session', 'session_instruction', 'session_verifier')}"
 VALIDATION_VERSION = f"2-{_FILES}"
-VERSION = f"2-{version('repair_task')}-{_FILES}"
-CERTIFICATE_VERSION = f"2-{_FILES}"
+VERSION = f"3-{version('repair_task')}-{_FILES}"
+CERTIFICATE_VERSION = f"3-{version('repair_task')}-{_FILES}"
 
 __all__ = [
     "CERTIFICATE_VERSION",
@@ -50,6 +51,7 @@ __all__ = [
     "Trials",
     "build_package",
     "certify",
+    "certify_and_repair",
     "draft",
     "export",
     "finish",

@@ -23,6 +23,8 @@ from facet_dagster.stages.task import syntax
 
 COLLECTED = re.compile(r"/logs/artifacts/[\w.-]+")
 SECTION = re.compile(r"section (\d+)")
+UNCHANGED = "The edits change nothing."
+NO_EDITS = "There are no edits."
 
 
 def apply_edits(draft: Draft, reply: TaskRepairReply) -> Draft | str:
@@ -39,7 +41,7 @@ def apply_edits(draft: Draft, reply: TaskRepairReply) -> Draft | str:
     else:
         edited = _verifier(draft, reply)
     if isinstance(edited, Draft) and edited == draft:
-        return "The edits change nothing."
+        return UNCHANGED
     return edited
 
 
@@ -49,7 +51,7 @@ def file_edits(reply: TaskRepairReply) -> tuple[FileEdit, ...] | str:
     if stray:
         return stray
     if not reply.edits and not reply.put_services:
-        return "There are no edits."
+        return NO_EDITS
     return tuple(
         FileEdit(path=edit.target.removeprefix("/app/"), find=edit.find, replace=edit.replace) for edit in reply.edits
     )
@@ -58,8 +60,12 @@ def file_edits(reply: TaskRepairReply) -> tuple[FileEdit, ...] | str:
 def changed_targets(reply: TaskRepairReply) -> tuple[str, ...]:
     added = [f"section +{n}" for n in range(1, len(reply.add_sections) + 1)]
     put = [*(c.id for c in reply.put_checks), *(f"service {service.name}" for service in reply.put_services)]
-    collect = ["collect"] if reply.put_collect else []
-    return tuple(dict.fromkeys([*(e.target for e in reply.edits), *put, *collect, *added]))
+    lists = [
+        name
+        for name, whole in (("collect", reply.put_collect), ("outputs", reply.outputs), ("steps", reply.steps))
+        if whole
+    ]
+    return tuple(dict.fromkeys([*(e.target for e in reply.edits), *put, *added, *lists]))
 
 
 def owner(target: str) -> Component:
@@ -78,14 +84,16 @@ def _stray(reply: TaskRepairReply) -> str:
     for edit in reply.edits:
         if owner(edit.target) is not component:
             return f"The blamed component is {component}, but an edit writes {edit.target!r} ({owner(edit.target)})."
-    if reply.put_checks and component is not Component.VERIFIER:
-        return f"The blamed component is {component}, but put_checks writes the verifier."
-    if reply.put_collect and component is not Component.VERIFIER:
-        return f"The blamed component is {component}, but put_collect writes the verifier."
-    if reply.put_services and component is not Component.ENVIRONMENT:
-        return f"The blamed component is {component}, but put_services writes the environment."
-    if reply.add_sections and component is not Component.INSTRUCTION:
-        return f"The blamed component is {component}, but add_sections writes the instruction."
+    for name, given, writes in (
+        ("put_checks", reply.put_checks, Component.VERIFIER),
+        ("put_collect", reply.put_collect, Component.VERIFIER),
+        ("put_services", reply.put_services, Component.ENVIRONMENT),
+        ("add_sections", reply.add_sections, Component.INSTRUCTION),
+        ("outputs", reply.outputs, Component.INSTRUCTION),
+        ("steps", reply.steps, Component.SOLUTION),
+    ):
+        if given and component is not writes:
+            return f"The blamed component is {component}, but {name} writes the {writes}."
     return ""
 
 
@@ -119,8 +127,9 @@ def _instruction(draft: Draft, reply: TaskRepairReply) -> Draft | str:
     except ValueError as error:
         return str(error)
     sections += reply.add_sections
+    outputs = reply.outputs or old.outputs
     return draft.model_copy(
-        update={"instruction": InstructionReply(title=old.title, intro=intro, sections=sections, outputs=old.outputs)}
+        update={"instruction": InstructionReply(title=old.title, intro=intro, sections=sections, outputs=outputs)}
     )
 
 
@@ -129,7 +138,8 @@ def _solution(draft: Draft, reply: TaskRepairReply) -> Draft | str:
         text = _replaced(draft.solution.solve_sh, reply.edits)
     except ValueError as error:
         return str(error)
-    return draft.model_copy(update={"solution": draft.solution.model_copy(update={"solve_sh": text})})
+    update = {"solve_sh": text, "steps": reply.steps or draft.solution.steps}
+    return draft.model_copy(update={"solution": draft.solution.model_copy(update=update)})
 
 
 def _verifier(draft: Draft, reply: TaskRepairReply) -> Draft | str:

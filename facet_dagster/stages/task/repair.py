@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from facet_dagster.domain.environment import Environment, FileEdit
 from facet_dagster.domain.facts import AttemptFact, Fact
 from facet_dagster.domain.outcome import POLICY, Component, Reason, Rejection, reject
 from facet_dagster.domain.scenario import Scenario
-from facet_dagster.domain.task import Draft, RepairRound, Task, TaskRepairReply, Validation
+from facet_dagster.domain.task import Draft, RepairRound, Task, TaskRepairReply
 from facet_dagster.errors import InvariantError, MalformedReply
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import LLM, ArtifactStore, Sandbox
 from facet_dagster.stages.task.draft import built_image, e0_digest, keep, shared_variables
-from facet_dagster.stages.task.edits import apply_edits, changed_targets, file_edits
+from facet_dagster.stages.task.edits import NO_EDITS, UNCHANGED, apply_edits, changed_targets, file_edits
+from facet_dagster.stages.task.evidence import artifacts, evidence, history_entry, recipe_view
+from facet_dagster.stages.task.justify import unjustified
 from facet_dagster.stages.task.lint import lint
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.validate import validate
 
 STAGE = "task"
+FREE = "This answer is not counted."
 Rebuild = Callable[[Environment, tuple[FileEdit, ...]], Environment]
 
 
@@ -61,7 +63,7 @@ def finish(
 
     ``rebuild`` builds and captures the environment anew after edits of its recipe; without it the
     environment cannot be repaired. ``store`` keeps each reply. A round is spent by every reply, also by
-    one that is refused.
+    one that is refused; only for edits that change nothing each round has one more try.
     Infrastructure trouble raises its PortError and spends nothing. Numbers: repairs, checks.
     """
     if task.valid:
@@ -69,87 +71,50 @@ def finish(
     state = _State(task, environment, store)
     for number in range(len(task.repairs) + 1, rounds + 1):
         if not POLICY[state.rejection.reason].repairable:
-            return _outcome(state, state.rejection)
-        reply = _ask(state, scenario, llm, number)
+            break
+        reply, result = _tried(state, scenario, llm, number, rebuild)
         if isinstance(reply, TaskRepairReply) and reply.infeasible:
             _record(state, number, reply, "infeasible")
             return _outcome(state, _infeasible(reply, state.rejection))
-        result = reply if isinstance(reply, str) else _edit(state, reply, scenario, rebuild)
         if not result:
             result = _revalidate(state, scenario, sandbox, TaskLimits.of(trial_seconds), number)
         _record(state, number, reply, result)
         if state.task.valid:
             return _outcome(state, None)
-    return _outcome(state, _exhausted(state, rounds))
+    spent = POLICY[state.rejection.reason].repairable
+    return _outcome(state, _exhausted(state, rounds) if spent else state.rejection)
 
 
-def _ask(state: _State, scenario: Scenario, llm: LLM, number: int) -> TaskRepairReply | str:
+def _tried(
+    state: _State, scenario: Scenario, llm: LLM, number: int, rebuild: Rebuild | None
+) -> tuple[TaskRepairReply | str, str]:
+    """A reply, and why its edits are refused, if they are. One that changes nothing is asked for once more."""
+    reply = _ask(state, scenario, llm, number)
+    if isinstance(reply, str) or reply.infeasible:
+        return reply, "" if isinstance(reply, TaskRepairReply) else reply
+    result = _edit(state, reply, scenario, rebuild)
+    if result not in (UNCHANGED, NO_EDITS):
+        return reply, result
+    state.facts.append(_fact(state, number, Component(reply.component), f"{result} {FREE}", reply))
+    again = _ask(state, scenario, llm, number, _round(number, state, reply, f"{result} {FREE}"))
+    if isinstance(again, str) or again.infeasible:
+        return again, "" if isinstance(again, TaskRepairReply) else again
+    return again, _edit(state, again, scenario, rebuild)
+
+
+def _ask(state: _State, scenario: Scenario, llm: LLM, number: int, *idle: RepairRound) -> TaskRepairReply | str:
+    """``idle`` is an answer of this round that changed nothing."""
     variables = {
         **shared_variables(scenario, state.environment),
         "draft": artifacts(state.draft),
         "recipe": recipe_view(state.environment),
         "evidence": evidence(state.task.validations[-1]),
-        "history": [history_entry(item) for item in state.task.repairs],
+        "history": [history_entry(item) for item in (*state.task.repairs, *idle)],
     }
     try:
         return llm.ask("repair_task", variables, TaskRepairReply, subject=state.task.seed, attempt=number)
     except MalformedReply as error:
         return f"The reply did not fit its schema: {error.problem[:300]}"
-
-
-def artifacts(draft: Draft) -> dict[str, Any]:
-    """The draft with the names by which edits address its parts."""
-    return {
-        "title": draft.instruction.title,
-        "instruction": draft.instruction.intro,
-        "sections": [
-            {"target": f"section {n}", "rids": s.rids, "text": s.text} for n, s in enumerate(draft.instruction.sections)
-        ],
-        "outputs": draft.instruction.outputs,
-        "solve.sh": draft.solution.solve_sh,
-        "helpers": draft.verifier.helpers,
-        "checks": [check.model_dump(mode="json") for check in draft.verifier.checks],
-        **({"collect": [command.model_dump(mode="json") for command in draft.collect]} if draft.collect else {}),
-    }
-
-
-def recipe_view(environment: Environment) -> dict[str, Any]:
-    """What an environment repair may edit: paths of literal files (their content stands in e0) and the generator."""
-    services = environment.recipe.services
-    return {
-        "literal_files": [file.path for file in environment.recipe.files],
-        "generator": environment.recipe.generator,
-        **({"services": [service.model_dump(mode="json") for service in services]} if services else {}),
-    }
-
-
-def evidence(validation: Validation) -> dict[str, Any]:
-    """Why the draft is not valid. Texts that may differ between machines stand under ``log_tail``."""
-    rejection = validation.rejection
-    if rejection is None:
-        raise InvariantError("A valid task has no evidence of a defect")
-    data = dict(rejection.evidence)
-    problems = [{"log_tail": text} for text in data.pop("problems", [])]
-    return {
-        "reason": str(rejection.reason),
-        "component_by_rule": str(rejection.component),
-        "what_happened": {"log_tail": rejection.message},
-        "rule_problems": problems,
-        "program": {name: data.pop(name) for name in ("end", "exit_code", "log_tail") if name in data},
-        "checks_not_passed": data.pop("checks", []),
-        "checks_passed_at_start": data.pop("passed", []),
-        "remarks": list(validation.remarks),
-    }
-
-
-def history_entry(item: RepairRound) -> dict[str, Any]:
-    return {
-        "round": item.round,
-        "component": str(item.component),
-        "evidence": item.evidence,
-        "changed": list(item.changed),
-        "result": {"log_tail": item.result},
-    }
 
 
 def _edit(state: _State, reply: TaskRepairReply, scenario: Scenario, rebuild: Rebuild | None) -> str:
@@ -166,6 +131,9 @@ def _edit(state: _State, reply: TaskRepairReply, scenario: Scenario, rebuild: Re
     new = [problem.text for problem in found if problem.text not in old]
     if new:
         return f"The edit breaks a rule: {new[0]}"
+    unfounded = unjustified(state.draft, edited, reply.quotes, state.environment)
+    if unfounded:
+        return unfounded
     state.task = state.task.model_copy(update={"draft": edited})
     return ""
 
@@ -174,6 +142,8 @@ def _edit_environment(state: _State, reply: TaskRepairReply, rebuild: Rebuild | 
     edits = file_edits(reply)
     if isinstance(edits, str):
         return edits
+    if all(edit.find == edit.replace for edit in edits):
+        return UNCHANGED
     if rebuild is None:
         return "The environment cannot be edited in this run."
     built = rebuild(_with_services(state.environment, reply), edits)
@@ -182,7 +152,7 @@ def _edit_environment(state: _State, reply: TaskRepairReply, rebuild: Rebuild | 
         why = "; ".join(last.problems) or last.log_tail[-600:] if last else "nothing was built"
         return f"The environment does not build with these edits: {why}"
     if built.recipe == state.environment.recipe:
-        return "The edits change nothing."
+        return UNCHANGED
     state.environment = built
     draft = state.draft.model_copy(update={"image": built_image(built), "e0_digest": e0_digest(built)})
     state.task = state.task.model_copy(update={"draft": draft, "environment": built})
@@ -198,7 +168,16 @@ def _with_services(environment: Environment, reply: TaskRepairReply) -> Environm
 
 def _revalidate(state: _State, scenario: Scenario, sandbox: Sandbox, limits: TaskLimits, number: int) -> str:
     draft = state.draft.model_copy(update={"round": number})
-    validation, facts = validate(draft, state.environment, scenario, sandbox=sandbox, limits=limits, stage=STAGE)
+    validation, facts = validate(
+        draft,
+        state.environment,
+        scenario,
+        sandbox=sandbox,
+        limits=limits,
+        stage=STAGE,
+        known=state.task.known,
+        store=state.store,
+    )
     state.facts += facts
     state.task = state.task.model_copy(update={"draft": draft, "validations": (*state.task.validations, validation)})
     rejection = validation.rejection
@@ -207,26 +186,35 @@ def _revalidate(state: _State, scenario: Scenario, sandbox: Sandbox, limits: Tas
 
 def _record(state: _State, number: int, reply: TaskRepairReply | str, result: str) -> None:
     """One RepairRound and one AttemptFact for every round."""
-    component = state.rejection.component if isinstance(reply, str) else Component(reply.component)
-    done = RepairRound(
+    done = _round(number, state, reply, result)
+    state.task = state.task.model_copy(update={"repairs": (*state.task.repairs, done)})
+    state.facts.append(_fact(state, number, done.component, result, reply))
+
+
+def _round(number: int, state: _State, reply: TaskRepairReply | str, result: str) -> RepairRound:
+    if isinstance(reply, str):
+        return RepairRound(
+            round=number, component=state.rejection.component, evidence="", changed=(), result=result[:1000]
+        )
+    return RepairRound(
         round=number,
-        component=component,
-        evidence="" if isinstance(reply, str) else reply.evidence[:2000],
-        changed=() if isinstance(reply, str) else changed_targets(reply),
+        component=Component(reply.component),
+        evidence=reply.evidence[:2000],
+        changed=changed_targets(reply),
         result=result[:1000],
     )
-    state.task = state.task.model_copy(update={"repairs": (*state.task.repairs, done)})
-    state.facts.append(
-        AttemptFact(
-            stage=STAGE,
-            key=state.task.seed,
-            kind="repair",
-            round=number,
-            ok=state.task.valid,
-            component=str(component),
-            summary=result[:1000],
-            artifact=None if isinstance(reply, str) else keep(reply, state.store),
-        )
+
+
+def _fact(state: _State, number: int, component: Component, summary: str, reply: TaskRepairReply | str) -> AttemptFact:
+    return AttemptFact(
+        stage=STAGE,
+        key=state.task.seed,
+        kind="repair",
+        round=number,
+        ok=state.task.valid,
+        component=str(component),
+        summary=summary[:1000],
+        artifact=None if isinstance(reply, str) else keep(reply, state.store),
     )
 
 

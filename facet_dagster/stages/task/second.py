@@ -29,6 +29,7 @@ STAGE = "certificate"
 CALL, TRIAGE = "second_solution", "triage_refusal"
 TAIL = 2_000
 SHOWN_CHECKS = 6
+SHOWN_SCRIPT = 6_000
 
 
 @dataclass(frozen=True)
@@ -61,21 +62,32 @@ class Answered:
 
 @dataclass
 class Second:
-    """All that was asked and found. ``open`` says why it is not known whether the verifier is fair."""
+    """All that was asked and found. ``open`` says why it is not known whether the verifier is fair.
+
+    ``right`` is what a solution left that the verifier refuses though nothing that is written speaks against it.
+    """
 
     probes: list[Probe] = field(default_factory=list)
     replies: list[SecondReply] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     rejection: Rejection | None = None
     open: str = ""
+    right: Left | None = None
 
 
-def second(task: Task, *, llm: LLM, trials: Trials, store: ArtifactStore | None) -> Second:
+def second(
+    task: Task, *, llm: LLM, trials: Trials, store: ArtifactStore | None, kept: SecondReply | None = None
+) -> Second:
     """Ask for a second solution and try it; when it is the solver's fault, once more.
 
+    ``kept`` was written for an earlier version of the task: where the verifier accepts it nothing is asked.
     Raises MalformedReply for a first reply, or a triage, that does not fit, and SandboxError.
     """
     found, again = Second(), None
+    if kept is not None:
+        answer = try_second(kept, task.draft.instruction.outputs, trials)
+        if answer.accepted:
+            return Second(probes=[answer.probe("S1")], replies=[kept])
     for attempt in (0, 1):
         try:
             answer = _answer(task, again, attempt, found, llm, trials, store)
@@ -88,6 +100,9 @@ def second(task: Task, *, llm: LLM, trials: Trials, store: ArtifactStore | None)
             return found
         fault, found.rejection = _triage(task, answer, attempt, found, llm, store)
         if found.rejection is not None:
+            strict = found.rejection.reason is Reason.TASK_OVER_STRICT
+            if strict and found.rejection.component is Component.VERIFIER:
+                found.right = answer.work.left
             return found
         found.open = f"No second solution was accepted. The last one was at fault itself: {fault}"
         last = found.probes[-1]
@@ -187,6 +202,7 @@ def _over_strict(blamed: Component, reply: TriageReply, answer: Answered, artifa
         checks=[_shown(check) for check in refusing],
         said=reply.model_dump(mode="json"),
         second_solution=artifact,
+        second_script=script(answer.reply.solve_sh)[:SHOWN_SCRIPT],
     )
 
 

@@ -34,18 +34,20 @@ SHOWN_PATHS, SHOWN_LINES, DIFF_BYTES, DIFF_CHARS = 5, 6, 65_536, 1_200
 
 @dataclass(frozen=True)
 class Tried:
-    """The probes of some mutants, and what the survivors say."""
+    """The probes of some mutants, what each of them left, and what the survivors say."""
 
     probes: tuple[Probe, ...]
     findings: tuple[Finding, ...]
+    left: tuple[Left, ...] = ()
 
 
 def write_mutants(
-    task: Task, scenario: Scenario, *, llm: LLM, store: ArtifactStore | None
+    task: Task, scenario: Scenario, *, llm: LLM, store: ArtifactStore | None, kept: Sequence[SemanticMutant] = ()
 ) -> tuple[Sorted, list[Fact]]:
     """Ask for mutants, and once more when too few can be used or a discriminator has none.
 
-    Raises MalformedReply for a first reply that does not fit.
+    ``kept`` were written for an earlier version of the solution: asked is only for what they leave open.
+    Raises MalformedReply for a first reply that does not fit, unless some of them can be used.
     """
     draft, ids = task.draft, discriminators(scenario)
     variables = {
@@ -54,18 +56,22 @@ def write_mutants(
         "solution": script(draft.solution.solve_sh),
         "discriminators": list(ids),
     }
-    reply = llm.ask(CALL, {**variables, **_again(Sorted(), ())}, MutantsReply, subject=task.seed)
-    found = usable_mutants(task, reply.mutants, ids)
-    facts: list[Fact] = [_fact(task.seed, 0, found, keep(reply, store))]
-    if found.enough(ids):
-        return found, facts
-    again = {**variables, **_again(found, found.missing(ids))}
-    try:
-        more = llm.ask(CALL, again, MutantsReply, subject=task.seed, attempt=1)
-    except MalformedReply:
-        return found, facts
-    found = usable_mutants(task, more.mutants, ids, found)
-    return found, [*facts, _fact(task.seed, 1, found, keep(more, store))]
+    found = usable_mutants(task, kept, ids)
+    facts: list[Fact] = []
+    for attempt in (0, 1):
+        if found.enough(ids):
+            break
+        missing = found.missing(ids) if attempt or found.usable else ()
+        asked = {**variables, **_again(found, missing)}
+        try:
+            reply = llm.ask(CALL, asked, MutantsReply, subject=task.seed, attempt=attempt)
+        except MalformedReply:
+            if attempt or found.usable:
+                break
+            raise
+        found = usable_mutants(task, reply.mutants, ids, found)
+        facts.append(_fact(task.seed, attempt, found, keep(reply, store)))
+    return found, facts
 
 
 def discriminators(scenario: Scenario) -> tuple[str, ...]:
@@ -142,10 +148,12 @@ def try_mutants(
     """
     unsteady: tuple[str, ...] | None = None
     probes: list[Probe] = []
+    lefts: list[Left] = []
     survivors: list[tuple[SemanticMutant, Probe, Difference]] = []
     for one in mutants:
         probe, left = _try(one, trials)
         probes.append(probe)
+        lefts.append(left)
         if not probe.ok:
             oracle = oracle or trials.work(solve_sh(draft)).left
             if unsteady is None:
@@ -153,7 +161,7 @@ def try_mutants(
             survivors.append((one.mutant, probe, difference(oracle, left, unsteady)))
     told = {one.mutant.discriminator for one, p in zip(mutants, probes, strict=True) if p.ok and not p.crashed}
     rows = {d.id: d.row for d in scenario.reconstruction.discriminators if d.id not in told}
-    return Tried(tuple(probes), tuple(_finding(*each, rows) for each in survivors))
+    return Tried(tuple(probes), tuple(_finding(*each, rows) for each in survivors), tuple(lefts))
 
 
 def _try(one: Usable, trials: Trials) -> tuple[Probe, Left]:

@@ -91,10 +91,14 @@ class Trials:
 
     def run(self, kind: TrialKind, solve_sh: bytes, conditions: Conditions = PLAIN) -> Trial:
         """Do the work in one container, judge what it left in another. A baseline does nothing, on the same path."""
+        return self.tried(kind, solve_sh, conditions)[0]
+
+    def tried(self, kind: TrialKind, solve_sh: bytes, conditions: Conditions = PLAIN) -> tuple[Trial, Left]:
+        """``run``, and what the work left."""
         began = time.monotonic()
         work = self.work(solve_sh if kind is TrialKind.ORACLE else None, conditions)
         judged = self.judge(work.left, conditions)
-        return Trial(
+        trial = Trial(
             kind=kind,
             reward=judged.reward,
             checks=judged.checks,
@@ -104,6 +108,7 @@ class Trials:
             services=work.services,
             collected=work.collected,
         )
+        return trial, work.left
 
     def work(self, solve_sh: bytes | None, conditions: Conditions = PLAIN) -> Work:
         """Run a solution, or nothing, in the environment.

@@ -8,21 +8,25 @@ from typing import Any
 
 from facet_dagster.domain.environment import Environment
 from facet_dagster.domain.facts import Fact
+from facet_dagster.domain.findings import KnownState
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.outcome import Component, Reason, Rejection, reject
 from facet_dagster.domain.scenario import Scenario
 from facet_dagster.domain.task import Draft, Task, Validation
 from facet_dagster.domain.trial import End, ExecResult, Trial, TrialKind
+from facet_dagster.errors import InvariantError
 from facet_dagster.funnel import Outcome
-from facet_dagster.ports import Sandbox
+from facet_dagster.ports import ArtifactStore, Sandbox
 from facet_dagster.stages.task.images import images
+from facet_dagster.stages.task.known import Rejudged, judge_again, rejudged_facts
 from facet_dagster.stages.task.lint import Problem, lint, lint_remarks
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.render import script
-from facet_dagster.stages.task.trial import Judgement, Trials, trial_facts
+from facet_dagster.stages.task.trial import Judgement, Left, Trials, trial_facts
 
 STAGE = "first_validation"
 TAIL = 2_000
+SHOWN_STATES = 8
 # An exception of these kinds is a slip in the verifier's own code, whatever the work looks like.
 OWN_ERRORS = ("NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError", "SyntaxError")
 
@@ -55,8 +59,13 @@ def validate(
     sandbox: Sandbox,
     limits: TaskLimits,
     stage: str,
+    known: Sequence[KnownState] = (),
+    store: ArtifactStore | None = None,
 ) -> tuple[Validation, list[Fact]]:
-    """Both trials in fresh containers, unless the rules or the baseline decide before."""
+    """Both trials in fresh containers, unless the rules or the baseline decide before.
+
+    A draft that passes them must also judge the ``known`` final states, which lie in ``store``, as it should.
+    """
     problems = lint(draft, scenario, environment.recipe.rules_file, services=bool(environment.recipe.services))
     if problems:
         said = _lint_remarks(draft, environment, scenario, None)
@@ -66,18 +75,24 @@ def validate(
     oracle = None
     with trials_of(draft, environment, sandbox=sandbox, limits=limits) as bench:
 
-        def trial(kind: TrialKind) -> Trial:
-            done = bench.run(kind, solve_sh(draft))
+        def trial(kind: TrialKind) -> tuple[Trial, Left]:
+            done, left = bench.tried(kind, solve_sh(draft))
             facts.extend(
                 trial_facts(done, stage=stage, key=draft.seed, draft=digest(draft), round=draft.round, repeat=0)
             )
-            return done
+            return done, left
 
-        baseline = trial(TrialKind.BASELINE)
+        baseline, _ = trial(TrialKind.BASELINE)
         rejection = classify_baseline(baseline)
         if rejection is None:
-            oracle = trial(TrialKind.ORACLE)
+            oracle, left = trial(TrialKind.ORACLE)
             rejection = classify_oracle(oracle)
+        if rejection is None and known:
+            if store is None:
+                raise InvariantError("Known final states cannot be judged without the store that holds them")
+            again = list(judge_again(known, draft, bench, store, left))
+            facts += [fact for found in again for fact in rejudged_facts(found, stage=stage, draft=draft)]
+            rejection = classify_known(again)
     return (
         Validation(
             round=draft.round,
@@ -136,7 +151,7 @@ def classify_baseline(trial: Trial) -> Rejection | None:
             Reason.TASK_SOLUTION_CRASHED,
             "A program that does nothing fails in the environment.",
             component=Component.ENVIRONMENT,
-            **_program(trial.solution),
+            **ended(trial.solution),
         )
     broken = classify_verifier(trial)
     if broken is None and trial.reward == 1:
@@ -158,7 +173,7 @@ def classify_oracle(trial: Trial) -> Rejection | None:
             Reason.TASK_SOLUTION_CRASHED,
             "No program can start in the environment.",
             component=Component.ENVIRONMENT,
-            **_program(program),
+            **ended(program),
         )
     if program is not None and not program.ok:
         return _program_rejection(program, "solve.sh", Component.SOLUTION, failing(trial))
@@ -177,7 +192,23 @@ def classify_oracle(trial: Trial) -> Rejection | None:
         Reason.TASK_ORACLE_FAILED,
         f"{len(counted)} of {len(trial.checks)} checks refuse what solve.sh left.",
         checks=failing(trial),
-        **(_program(program) if program else {}),
+        **(ended(program) if program else {}),
+    )
+
+
+def classify_known(again: Sequence[Rejudged]) -> Rejection | None:
+    """None when every known state is judged as it should be. A refusal of right work goes first, as in certificates."""
+    wrong = sorted((found for found in again if not found.ok), key=lambda found: -found.state.wanted)
+    if not wrong:
+        return None
+    first = wrong[0]
+    said = "is refused" if first.state.wanted else "is accepted"
+    return reject(
+        first.state.reason,
+        f"{first.name} {said}: {first.state.why}",
+        component=Component.VERIFIER,
+        checks=failing(first.judged) if first.state.wanted else [],
+        known=[{"state": f.name, "wanted": f.state.wanted, "what": f.state.why} for f in wrong[:SHOWN_STATES]],
     )
 
 
@@ -187,7 +218,7 @@ def classify_services(trial: Trial) -> Rejection | None:
         return None
     last = trial.services.output.strip().splitlines()[:1]
     text = last[0][:300] if last else f"The services ended with {trial.services.end}."
-    return reject(Reason.TASK_SERVICE_FAILED, text, **_program(trial.services))
+    return reject(Reason.TASK_SERVICE_FAILED, text, **ended(trial.services))
 
 
 def classify_verifier(trial: Trial) -> Rejection | None:
@@ -199,7 +230,7 @@ def classify_verifier(trial: Trial) -> Rejection | None:
     if imported is not None:
         return reject(Reason.TASK_VERIFIER_BROKEN, f"checks.py cannot be imported: {imported.message[:300]}")
     if trial.reward is None:
-        return reject(Reason.TASK_VERIFIER_BROKEN, "The verifier gave no valid reward.", **_program(program))
+        return reject(Reason.TASK_VERIFIER_BROKEN, "The verifier gave no valid reward.", **ended(program))
     return None
 
 
@@ -222,9 +253,9 @@ def _program_rejection(program: ExecResult, name: str, component: Component, che
         End.DISK: (Reason.TASK_RESOURCES, f"{name} wrote more than the disk limit."),
         End.EXITED: (Reason.TASK_SOLUTION_CRASHED, f"{name} ended with exit code {program.exit_code}."),
     }[program.end]
-    return reject(reason, text, component=component, checks=checks, **_program(program))
+    return reject(reason, text, component=component, checks=checks, **ended(program))
 
 
-def _program(program: ExecResult) -> dict[str, Any]:
+def ended(program: ExecResult) -> dict[str, Any]:
     """``log_tail`` is left out of canonical digests: it may hold times and paths of one machine."""
     return {"end": str(program.end), "exit_code": program.exit_code, "log_tail": program.output[-TAIL:]}

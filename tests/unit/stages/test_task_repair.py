@@ -6,7 +6,7 @@ import pytest
 
 from facet_dagster.adapters.memory import MemoryArtifactStore, ScriptedLLM
 from facet_dagster.adapters.memory_sandbox import MemorySandbox, ended
-from facet_dagster.domain.environment import BuildAttempt, Environment, FileEdit
+from facet_dagster.domain.environment import BuildAttempt, Environment, EnvironmentRepairReply, FileEdit
 from facet_dagster.domain.facts import AttemptFact
 from facet_dagster.domain.outcome import Component, Reason, Rejection
 from facet_dagster.domain.task import Check, Draft, Section, Task, TaskEdit, TaskRepairReply, VerifierReply
@@ -14,7 +14,8 @@ from facet_dagster.errors import SandboxError
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import Run, RunOutcome
 from facet_dagster.prompts import render
-from facet_dagster.stages.task.edits import apply_edits, file_edits, owner, weakening
+from facet_dagster.stages.environment import apply_repair
+from facet_dagster.stages.task.edits import apply_edits, changed_targets, file_edits, owner, weakening
 from facet_dagster.stages.task.repair import finish
 from facet_dagster.stages.task.validate import first_validation
 from tests.fixtures import task_example as example
@@ -62,6 +63,8 @@ NEW = {"id": "C14", "rid": "R1", "title": "new", "body": "assert totals() != {}"
         (reply("instruction", {"target": "data/sales.csv", "find": "1", "replace": "2"}), "(environment)"),
         (reply("solution", MEND, put_checks=[NEW]), "put_checks writes the verifier"),
         (reply("solution", MEND, add_sections=[{"rids": [], "text": "x"}]), "add_sections writes the instruction"),
+        (reply("solution", MEND, outputs=["/app/x"]), "outputs writes the instruction"),
+        (reply("verifier", put_checks=[NEW], steps=["x (R1)"]), "steps writes the solution"),
         (reply("solution"), "change nothing"),
         (reply("solution", {**MEND, "replace": '"none"'}), "change nothing"),
         (reply("solution", {**MEND, "find": "absent"}), "occurs 0 times"),
@@ -97,6 +100,16 @@ def test_instruction_edits_reach_intro_and_sections_and_can_add_one() -> None:
     assert after.instruction.sections[1].text.endswith("by rules 1, 2 and 4.")
     assert after.instruction.sections[-1] == Section(rids=["R4"], text="More.")
     assert (after.solution, after.verifier) == (example.SOLUTION, example.VERIFIER)
+
+
+def test_whole_lists_of_outputs_and_steps_can_be_replaced() -> None:
+    outputs, steps = [*example.INSTRUCTION.outputs, "/app/out/log.txt"], ["All of it (R1, R2, R3)"]
+    after = edited(reply("instruction", outputs=outputs))
+    assert (after.instruction.outputs, after.instruction.sections) == (outputs, example.INSTRUCTION.sections)
+    given = reply("solution", MEND, steps=steps)
+    after = edited(given, example.draft(solution=example.solution(WRONG)))
+    assert (after.solution.steps, after.solution.solve_sh) == (steps, example.SOLVE)
+    assert changed_targets(given) == ("solve.sh", "steps")
 
 
 def test_edits_of_one_part_are_applied_in_order() -> None:
@@ -260,6 +273,57 @@ def test_an_edit_that_breaks_a_new_rule_is_refused_before_any_trial() -> None:
     assert len(sandbox.runs) == runs
 
 
+IDLE = reply("solution", {**MEND, "replace": '"none"'})
+
+
+def test_edits_that_change_nothing_have_one_more_try_in_their_round() -> None:
+    outcome, value, llm = repaired([IDLE, reply("solution", MEND)], rounds=1)
+    assert outcome.rejection is None
+    assert [r.result for r in value.repairs] == ["valid"]
+    assert [attempt for _, _, attempt in llm.asked] == [1, 1]
+    shown = llm.variables[1]["history"][-1]
+    assert (shown["round"], shown["changed"]) == (1, ["solve.sh"])
+    assert shown["result"]["log_tail"] == "The edits change nothing. This answer is not counted."
+    keys = {render("repair_task", asked, TaskRepairReply).variables for asked in llm.variables}
+    assert len(keys) == 2, "otherwise the cache gives the same answer again"
+
+
+@pytest.mark.parametrize("idle", [IDLE, reply("environment"), reply("environment", {**MEND, "target": "RULES.md"})])
+def test_a_round_is_spent_when_nothing_changes_again(idle: TaskRepairReply) -> None:
+    same = idle.model_copy(update={"edits": [e.model_copy(update={"replace": e.find}) for e in idle.edits]})
+    sandbox = bench(honest)
+    start = task(sandbox)
+    runs = len(sandbox.runs)
+    outcome, value, llm = repaired([same] * 4, sandbox=sandbox, start=start, rounds=2, rebuild=lambda e, _: e)
+    assert reason(outcome).reason is Reason.TASK_REPAIR_EXHAUSTED
+    assert (len(llm.asked), len(value.repairs), len(sandbox.runs)) == (4, 2, runs)
+
+
+def test_an_unjustified_value_is_refused_and_the_sentence_says_what_is_missing() -> None:
+    edit = {"target": "C5", "find": '"south"', "replace": '"north"'}
+    quote = {"rule": "Totals are rounded to two decimals.", "row": "2,south,3.25"}
+    _, value, _ = repaired([reply("verifier", edit), reply("verifier", edit, quotes=[quote])], rounds=2)
+    assert value.repairs[0].result.startswith(
+        "The edit changes an expected value (C5: 'south' to 'north'), so quotes must"
+    )
+    assert value.draft.verifier.checks[4].body == 'total_is_right("north")'
+
+
+@pytest.mark.parametrize("target", ["task.toml", "tests/test.sh", "run_checks.py", "tests/Dockerfile"])
+def test_a_repair_reaches_neither_time_limits_nor_the_runner(target: str) -> None:
+    """Such a name is a file below /app for the environment, which has none, and nothing for any other component."""
+    edit = {"target": target, "find": "600", "replace": "6000"}
+    for component in ("instruction", "solution", "verifier"):
+        assert "(environment)" in str(apply_edits(example.draft(), reply(component, edit)))
+    edits = file_edits(reply("environment", edit))
+    assert not isinstance(edits, str)
+    given = EnvironmentRepairReply(diagnosis="d", edits=list(edits))
+    assert apply_repair(example.RECIPE, given) == (
+        example.RECIPE,
+        [f"Edit of {target}: there is no such file; a new file needs an empty 'find'."],
+    )
+
+
 def test_a_broken_rule_can_be_repaired() -> None:
     sandbox = bench(sound)
     without = example.VERIFIER.model_copy(update={"checks": example.CHECKS[:12]})
@@ -300,7 +364,7 @@ def test_an_environment_that_cannot_be_rebuilt_keeps_the_old_one(attempt: BuildA
         return environment.model_copy(update={"attempts": (*environment.attempts, attempt)})
 
     edit = {"target": "generator", "find": "1", "replace": "2"}
-    _, value, _ = repaired([reply("environment", edit)], rounds=1, rebuild=rebuild)
+    _, value, _ = repaired([reply("environment", edit)] * 2, rounds=1, rebuild=rebuild)
     assert said in value.repairs[0].result
     assert value.environment.image == example.IMAGE
 

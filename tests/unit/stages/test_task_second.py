@@ -77,6 +77,21 @@ def test_an_accepted_solution_is_one_probe() -> None:
     assert calls(llm) == [("second_solution", 0)]
 
 
+def test_a_kept_solution_that_is_accepted_is_not_asked_for_again() -> None:
+    written = SecondReply.model_validate(reply())
+    llm = ScriptedLLM({"second_solution": [reply()]})
+    found = second(TASK, llm=llm, trials=trials(lambda _: GOOD), store=None, kept=written)
+    assert ([p.id for p in found.probes], found.replies, llm.asked) == (["S1"], [written], [])
+
+
+def test_a_kept_solution_that_is_refused_now_counts_for_nothing() -> None:
+    llm = ScriptedLLM({"second_solution": [reply()]})
+    written = SecondReply.model_validate(reply(WRONG_ORDER))
+    found = second(TASK, llm=llm, trials=trials(verdicts(ONE)), store=None, kept=written)
+    assert [(p.id, p.reward) for p in found.probes] == [("S1", 1)]
+    assert calls(llm) == [("second_solution", 0)]
+
+
 def test_the_solver_sees_what_an_agent_sees_and_nothing_else() -> None:
     e0 = TASK.environment.e0
     assert e0 is not None

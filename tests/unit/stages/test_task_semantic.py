@@ -60,6 +60,33 @@ def test_what_is_refused_or_missing_is_asked_for_once_more() -> None:
     assert [(fact.round, fact.ok) for fact in facts] == [(0, False), (1, True)]
 
 
+def kept(*mutants: Any) -> list[SemanticMutant]:
+    return [SemanticMutant.model_validate(one) for one in mutants]
+
+
+def test_mutants_of_an_earlier_version_that_still_apply_are_not_asked_for_again() -> None:
+    llm, store = ScriptedLLM({"semantic_mutants": []}), MemoryArtifactStore()
+    found, facts = write_mutants(TASK, example.SCENARIO, llm=llm, store=store, kept=kept(*MUTANTS))
+    assert (len(found.usable), llm.asked, facts) == (9, [], [])
+
+
+def test_only_what_the_kept_mutants_leave_open_is_asked_for() -> None:
+    gone = mutant(3, "a line of the old solution", "x", "2", "D3")
+    llm = ScriptedLLM({"semantic_mutants": [{"mutants": MUTANTS[2:]}]})
+    earlier = kept(*MUTANTS[:2], gone)
+    found, _ = write_mutants(TASK, example.SCENARIO, llm=llm, store=MemoryArtifactStore(), kept=earlier)
+    assert len(found.usable) == 9
+    (shown,) = llm.variables
+    assert ([one["id"] for one in shown["kept"]], shown["missing"], shown["wanted"]) == (["M1", "M2"], ["D3"], 6)
+    assert shown["refused"][0]["mutant"]["find"] == "a line of the old solution"
+
+
+def test_an_unreadable_answer_leaves_the_kept_mutants() -> None:
+    llm = ScriptedLLM({"semantic_mutants": [{"mutants": []}]})
+    found, _ = write_mutants(TASK, example.SCENARIO, llm=llm, store=None, kept=kept(*MUTANTS[:2]))
+    assert (len(found.usable), len(llm.asked)) == (2, 1)
+
+
 def test_an_unreadable_second_answer_leaves_the_first_and_an_unreadable_first_is_the_callers() -> None:
     found, llm, facts = asked({"mutants": MUTANTS[:2]}, {"mutants": []})
     assert (len(found.usable), len(llm.asked), len(facts)) == (2, 2, 1)

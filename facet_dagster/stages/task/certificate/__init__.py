@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from facet_dagster.stages.task.certificate.certify import certify
+from facet_dagster.stages.task.certificate.certify import Certified, certified, certify
 
-__all__ = ["certify"]
+__all__ = ["Certified", "certified", "certify"]

@@ -20,6 +20,8 @@ STAGE = "certificate"
 # Twice the work, or the work on half a CPU, may take twice the time.
 PATIENCE = 2.0
 SHOWN = 20
+# Accepted work of these kinds, and what the verifier is refused for.
+WRONG = {"partial": Reason.TASK_PARTIAL_ACCEPTED, "attack": Reason.TASK_ATTACK_ACCEPTED}
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,17 @@ class Seen:
 
 @dataclass
 class Bench:
-    """Trials of one draft. ``probes``, ``facts`` and ``seconds`` (of the sandbox) grow with every one."""
+    """Trials of one draft. ``probes``, ``facts`` and ``seconds`` (of the sandbox) grow with every one.
+
+    ``wrong`` is work that is wrong whatever the verifier says, and that it accepted.
+    """
 
     trials: Trials
     draft: Draft
     probes: list[Probe] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     seconds: float = 0.0
+    wrong: list[tuple[Probe, Left]] = field(default_factory=list)
 
     @property
     def patient(self) -> Trials:
@@ -81,6 +87,8 @@ class Bench:
         )
         seen = Seen(probe, judged, work)
         self.probes.append(probe)
+        if kind in WRONG and probe.reward == 1 and not crashed:
+            self.wrong.append((probe, left))
         self.facts += self._facts(seen)
         return seen
 

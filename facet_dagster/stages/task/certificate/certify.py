@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
 
 from facet_dagster.domain.facts import ArtifactFact, Fact
-from facet_dagster.domain.findings import kill_matrix
+from facet_dagster.domain.findings import KnownState, kill_matrix
 from facet_dagster.domain.outcome import Rejection
 from facet_dagster.domain.scenario import Scenario
 from facet_dagster.domain.skill import Skill
@@ -16,14 +17,23 @@ from facet_dagster.funnel import Outcome
 from facet_dagster.ports import LLM, ArtifactStore, Sandbox
 from facet_dagster.stages.task.certificate import leaks
 from facet_dagster.stages.task.certificate.attacks import accepted_attack
-from facet_dagster.stages.task.certificate.bench import Bench
+from facet_dagster.stages.task.certificate.bench import WRONG, Bench
 from facet_dagster.stages.task.certificate.conditions import oracle, steady
 from facet_dagster.stages.task.certificate.file_mutants import judged_equivalents, judged_mutants
 from facet_dagster.stages.task.certificate.final import Final
-from facet_dagster.stages.task.examine import examine
+from facet_dagster.stages.task.examine import NOTHING_KEPT, Kept, examine
 from facet_dagster.stages.task.images import e0_archive
+from facet_dagster.stages.task.known import remember
 from facet_dagster.stages.task.package import TaskLimits, build_package
 from facet_dagster.stages.task.validate import trials_of
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What a certificate says of one task, and final states that every later version of it must judge alike."""
+
+    outcome: Outcome
+    known: tuple[KnownState, ...] = ()
 
 
 def certify(
@@ -38,26 +48,47 @@ def certify(
     level: Level = "basic",
     llm: LLM | None = None,
 ) -> Outcome:
+    """``certified`` without what a later version of the task needs."""
+    done = certified(
+        task, scenario, skills, sandbox=sandbox, store=store, trial_seconds=trial_seconds, day=day, level=level, llm=llm
+    )
+    return done.outcome
+
+
+def certified(
+    task: Task,
+    scenario: Scenario,
+    skills: Sequence[Skill],
+    *,
+    sandbox: Sandbox,
+    store: ArtifactStore,
+    trial_seconds: float,
+    day: date,
+    level: Level,
+    llm: LLM | None,
+    kept: Kept = NOTHING_KEPT,
+) -> Certified:
     """Value Certificate; the package's archive, which holds it, goes to ``store`` under ``Certificate.package``.
 
     The first finding that decides is the rejection, and nothing is tried after it. Level ``standard`` asks ``llm``
-    for mutants and for another solution when all else went well. ``skills`` are the seed's, for their names and
-    licences; ``day`` (UTC) is written on the certificate. Raises SandboxError, MalformedReply.
+    for mutants and for another solution when all else went well, beyond what was ``kept``. ``skills`` are the seed's,
+    for their names and licences; ``day`` (UTC) is written on the certificate. Raises SandboxError, MalformedReply.
     """
     if not task.valid:
         raise InvariantError(f"Task {task.seed} is not valid and cannot be certified")
-    limits = TaskLimits.of(trial_seconds)
+    limits, known = TaskLimits.of(trial_seconds), tuple[KnownState, ...]()
     with trials_of(task.draft, task.environment, sandbox=sandbox, limits=limits, packaged=True) as trials:
         bench = Bench(trials, task.draft)
         files = e0_archive(trials.images.environment, sandbox)
         rejection, remarks = _tried(task, bench, files, sandbox)
         if rejection is None and level == "standard":
-            rejection, more = _examined(task, scenario, bench, llm, store)
+            rejection, more, known = _examined(task, scenario, bench, llm, store, kept)
             remarks += more
         info = sandbox.image(trials.images.environment)
     numbers = _numbers(bench, remarks)
     if rejection is not None:
-        return Outcome(rejection=rejection, numbers=numbers, facts=tuple(bench.facts))
+        refused = Outcome(rejection=rejection, numbers=numbers, facts=tuple(bench.facts))
+        return Certified(refused, (*_accepted_wrong(bench, store), *known))
     certificate = _certificate(task, bench, remarks, level).model_copy(
         update={"day": day.isoformat(), "image_id": info.id if info else ""}
     )
@@ -66,7 +97,13 @@ def certify(
     )
     stored = _store(package.tar(), store)
     facts: tuple[Fact, ...] = (*bench.facts, stored)
-    return Outcome(value=certificate.model_copy(update={"package": stored.sha256}), numbers=numbers, facts=facts)
+    packed = certificate.model_copy(update={"package": stored.sha256})
+    return Certified(Outcome(value=packed, numbers=numbers, facts=facts))
+
+
+def _accepted_wrong(bench: Bench, store: ArtifactStore) -> Iterator[KnownState]:
+    for probe, left in bench.wrong:
+        yield from remember(left, bench.draft, store, wanted=0, reason=WRONG[probe.kind], why=probe.what)
 
 
 def _tried(task: Task, bench: Bench, files: bytes, sandbox: Sandbox) -> tuple[Rejection | None, list[str]]:
@@ -86,17 +123,17 @@ def _tried(task: Task, bench: Bench, files: bytes, sandbox: Sandbox) -> tuple[Re
 
 
 def _examined(
-    task: Task, scenario: Scenario, bench: Bench, llm: LLM | None, store: ArtifactStore
-) -> tuple[Rejection | None, list[str]]:
-    """The rejection of the examination, or what it leaves open and its findings that do not decide."""
+    task: Task, scenario: Scenario, bench: Bench, llm: LLM | None, store: ArtifactStore, kept: Kept
+) -> tuple[Rejection | None, list[str], tuple[KnownState, ...]]:
+    """The rejection of the examination, what it leaves open or finds that does not decide, and known states."""
     if llm is None:
         raise InvariantError("A standard certificate needs a model")
-    found = examine(task, scenario, llm=llm, trials=bench.trials, store=store)
+    found = examine(task, scenario, llm=llm, trials=bench.trials, store=store, kept=kept)
     bench.probes += found.probes
     bench.facts += found.facts
     bench.seconds += sum(probe.seconds for probe in found.probes)
     told = [f"{finding.probe} ({finding.component}): {finding.what}" for finding in found.findings]
-    return found.rejection, [*found.open, *told]
+    return found.rejection, [*found.open, *told], found.known
 
 
 def _certificate(task: Task, bench: Bench, remarks: Sequence[str], level: Level) -> Certificate:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from facet_dagster.domain.outcome import Reason, Rejection
+from facet_dagster.domain.outcome import Component, Reason, Rejection
 from facet_dagster.stages.task.certificate.bench import Bench, Seen, refusal
 from facet_dagster.stages.task.trial import PLAIN, Conditions
-from facet_dagster.stages.task.validate import solve_sh
+from facet_dagster.stages.task.validate import ended, solve_sh
 
 # A zone as POSIX spells it: without tzdata a named one silently means UTC.
 ODD = {"PYTHONHASHSEED": "12345", "TZ": "XXX-12", "LC_ALL": "C"}
@@ -23,7 +23,12 @@ def oracle(bench: Bench, conditions: Conditions = PLAIN, number: int = 1) -> tup
     )
     if accepted(seen):
         return seen, None
-    return seen, refusal(Reason.TASK_FLAKY, f"Another trial of the solution is not accepted: {conditions.name}.", seen)
+    text = f"Another trial of the solution is not accepted: {conditions.name}."
+    program = seen.work.program if seen.work else None
+    failed = program is not None and not program.ok
+    blamed = Component.SOLUTION if failed else Component.VERIFIER
+    told = ended(program) if program and failed else {}
+    return seen, refusal(Reason.TASK_FLAKY, text, seen, component=blamed, **told)
 
 
 def accepted(seen: Seen) -> bool:
