@@ -142,7 +142,7 @@ def _edit_environment(state: _State, reply: TaskRepairReply, rebuild: Rebuild | 
     edits = file_edits(reply)
     if isinstance(edits, str):
         return edits
-    if all(edit.find == edit.replace for edit in edits):
+    if not reply.put_services and all(edit.find == edit.replace for edit in edits):
         return UNCHANGED
     if rebuild is None:
         return "The environment cannot be edited in this run."
