@@ -19,11 +19,14 @@ from tests.fixtures.handmade_model import HandmadeModel
 
 ROOT = Path(__file__).resolve().parents[2]
 SKILLS = ROOT / "tests" / "fixtures" / "handmade" / "skills"
+# Their pairs become tasks of which one part each must be repaired.
+REPAIRS = ROOT / "tests" / "fixtures" / "handmade" / "repairs"
+SEEDS = "9"
 TAPE = ROOT / "tests" / "fixtures" / "tapes" / "handmade.jsonl"
 REGENERATE = "REGENERATE_TAPE"
 HOW = (
     "made by hand: every reply comes from tests/fixtures/handmade_model.py, no model took part; it holds a refused"
-    " pair, a build repair, a task repair, a lost environment and a lost task"
+    " pair, a build repair, a task repair of each component, a lost environment, a lost and an infeasible task"
 )
 FACET = Path(sys.executable).with_name("facet")
 
@@ -72,6 +75,11 @@ class Live:
     calls_again: int
 
 
+def ingest(home: Installation) -> None:
+    for folder in (SKILLS, REPAIRS):
+        home.json("ingest", str(folder))
+
+
 @pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """All fates of the handmade model, live, recorded; then the same command once more."""
@@ -86,10 +94,10 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
             "FACET_TASK_REPAIRS": "2",
         }
         for home in installation(**settings):
-            home.json("ingest", str(SKILLS))
-            funnel = home.json("run", "--batch", "e2e", "--seeds", "5")
+            ingest(home)
+            funnel = home.json("run", "--batch", "e2e", "--seeds", SEEDS)
             calls = model.calls
-            again = home.json("run", "--batch", "e2e", "--seeds", "5")
+            again = home.json("run", "--batch", "e2e", "--seeds", SEEDS)
             if os.environ.get(REGENERATE):
                 written = Tape.load(tape)
                 written.meta = written.meta.model_copy(update={"model": "none", "how": HOW})

@@ -13,7 +13,7 @@ import pytest
 from facet_dagster.adapters.tape import Tape
 from facet_dagster.connect import dagster_environment
 from facet_dagster.settings import load_settings
-from tests.e2e.conftest import HOW, REGENERATE, SKILLS, TAPE, Installation, Live, installation
+from tests.e2e.conftest import HOW, REGENERATE, REPAIRS, SEEDS, SKILLS, TAPE, Installation, Live, ingest, installation
 
 pytestmark = [pytest.mark.docker, pytest.mark.postgres]
 
@@ -24,10 +24,14 @@ def seeds_by_fate(home: Installation) -> dict[str, dict[str, Any]]:
     for key in {line["key"] for line in home.json("seeds", "--batch", "e2e")}:
         story = home.json("why", key)
         names = {skill["name"] for skill in story["skills"]}
-        marks = {(SKILLS / name / "SKILL.md").read_text().rpartition("Case: ")[2].rstrip(".\n") for name in names}
+        marks = {_text(name).rpartition("Case: ")[2].rstrip(".\n") for name in names}
         assert len(marks) == 1, names
         found[marks.pop()] = story
     return found
+
+
+def _text(name: str) -> str:
+    return next(path.read_text() for folder in (SKILLS, REPAIRS) for path in folder.glob(f"{name}/SKILL.md"))
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +41,18 @@ def stories(live: Live) -> dict[str, dict[str, Any]]:
 
 def test_the_funnel_counts_every_stage(live: Live) -> None:
     counts = live.funnel["counts"]
-    assert counts["collected"] == counts["skills"] == 12
-    assert (counts["candidates"], counts["accepted_candidates"]) == (7, 5)
-    assert (counts["seeds"], counts["first_builds"]) == (5, 5)
-    assert (counts["first_build_ok"], counts["environment_repaired"], counts["environments"]) == (3, 1, 4)
-    assert (counts["entering_validation"], counts["first_pass_valid"]) == (4, 2)
-    assert (counts["task_repaired"], counts["validated"], counts["certified"]) == (1, 3, 3)
+    assert counts["collected"] == counts["skills"] == 20
+    assert (counts["candidates"], counts["accepted_candidates"]) == (11, 9)
+    assert (counts["seeds"], counts["first_builds"]) == (9, 9)
+    assert (counts["first_build_ok"], counts["environment_repaired"], counts["environments"]) == (7, 1, 8)
+    assert (counts["entering_validation"], counts["first_pass_valid"]) == (8, 2)
+    assert (counts["task_repaired"], counts["validated"], counts["certified"]) == (4, 6, 6)
 
 
 def test_losses_have_reasons(live: Live) -> None:
     losses = {row["name"]: row["losses"] for row in live.funnel["rows"]}
     assert losses["environments"] == {"environment.repair_exhausted": 1}
-    assert losses["validated"] == {"task.repair_exhausted": 1}
+    assert losses["validated"] == {"task.infeasible": 1, "task.repair_exhausted": 1}
     assert losses["accepted_candidates"] == {"seed.refused_by_judge": 2}
 
 
@@ -62,6 +66,28 @@ def test_why_names_stage_reason_component_and_skills(stories: dict[str, dict[str
     assert (story["stage"], story["reason"], story["component"]) == ("task", "task.repair_exhausted", "solution")
     assert {skill["licence"] for skill in story["skills"]} == {"Apache-2.0"}
     assert all(skill["origin"].endswith("SKILL.md") for skill in story["skills"])
+
+
+@pytest.mark.parametrize(
+    ("fate", "component"),
+    [
+        ("task-repair", "solution"),
+        ("verifier-repair", "verifier"),
+        ("instruction-repair", "instruction"),
+        ("fixture-repair", "environment"),
+    ],
+)
+def test_each_component_is_repaired_and_named(stories: dict[str, dict[str, Any]], fate: str, component: str) -> None:
+    story = stories[fate]
+    assert (story["verdict"], story["stage"]) == ("accepted", "certificate")
+    repairs = [attempt for attempt in story["attempts"] if attempt["kind"] == "repair"]
+    assert [(attempt["component"], attempt["ok"]) for attempt in repairs] == [(component, True)]
+
+
+def test_an_infeasible_task_ends_at_once(stories: dict[str, dict[str, Any]]) -> None:
+    story = stories["infeasible"]
+    assert (story["stage"], story["reason"]) == ("task", "task.infeasible")
+    assert len([attempt for attempt in story["attempts"] if attempt["kind"] == "repair"]) == 1
 
 
 def test_a_lost_environment_shows_every_attempt(stories: dict[str, dict[str, Any]]) -> None:
@@ -88,7 +114,7 @@ def test_trials_of_a_certified_task_are_all_there(stories: dict[str, dict[str, A
 def test_exported_packages_are_whole(live: Live, tmp_path: Path) -> None:
     live.installation.json("export", "harbor", str(tmp_path))
     folders = sorted(path for path in tmp_path.iterdir())
-    assert len(folders) == 3
+    assert len(folders) == 6
     for folder in folders:
         names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
         assert {
@@ -149,8 +175,8 @@ def test_the_shipped_tape_replays_on_another_base_with_other_vectors(live: Live)
         "FACET_TASK_REPAIRS": "2",
     }
     for home in installation(**settings):
-        home.json("ingest", str(SKILLS))
-        assert home.json("run", "--batch", "e2e", "--seeds", "5")["counts"] == live.funnel["counts"]
+        ingest(home)
+        assert home.json("run", "--batch", "e2e", "--seeds", SEEDS)["counts"] == live.funnel["counts"]
         # A seed's key begins with the day, which the tape holds.
         ours, theirs = ({line["key"][7:] for line in i.json("tasks")} for i in (home, live.installation))
         assert ours == theirs
@@ -159,12 +185,12 @@ def test_the_shipped_tape_replays_on_another_base_with_other_vectors(live: Live)
 def test_a_replay_gives_the_packages_of_the_recorded_run_bit_by_bit(live: Live) -> None:
     settings = {"FACET_NEIGHBOURS": "1", "FACET_TASK_REPAIRS": "2"}
     for home in installation(**settings):
-        home.json("ingest", str(SKILLS))
-        done = home.call("tape", "replay", str(live.tape), "--batch", "e2e", "--seeds", "5")
+        ingest(home)
+        done = home.call("tape", "replay", str(live.tape), "--batch", "e2e", "--seeds", SEEDS)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         ours, theirs = ({t["key"]: t["package"] for t in i.json("tasks")} for i in (home, live.installation))
         assert ours == theirs
-        assert len(ours) == 3
+        assert len(ours) == 6
 
 
 def test_a_stale_tape_names_the_call_and_fails(tmp_path: Path) -> None:
@@ -175,8 +201,8 @@ def test_a_stale_tape_names_the_call_and_fails(tmp_path: Path) -> None:
             row["template"] = "0" * 64
     stale.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for home in installation(FACET_TAPE=str(stale), FACET_NEIGHBOURS="1"):
-        home.json("ingest", str(SKILLS))
-        done = home.call("run", "--batch", "e2e", "--seeds", "5")
+        ingest(home)
+        done = home.call("run", "--batch", "e2e", "--seeds", SEEDS)
         assert done.returncode == 1
         assert "references" in done.stdout + done.stderr
 
