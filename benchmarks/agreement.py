@@ -34,10 +34,12 @@ from facet_dagster.domain.facts import SeedFact
 from facet_dagster.domain.scenario import Scenario
 from facet_dagster.domain.task import Certificate, Task
 from facet_dagster.domain.trial import TrialKind
+from facet_dagster.funnel import Memo
 from facet_dagster.pipeline.graph import seed_stages
 from facet_dagster.pipeline.skills import kept_skills
 from facet_dagster.pipeline.tasks import value
 from facet_dagster.ports import BuildContext, BuildFailed, Built, Sandbox
+from facet_dagster.reports.in_force import task_in_force
 from facet_dagster.reports.tasks import tasks
 from facet_dagster.settings import Settings, load_settings
 from facet_dagster.stages.task.certificate import certify
@@ -83,7 +85,8 @@ def certified(settings: Settings) -> list[Base]:
     graph, kept = seed_stages(settings), kept_skills(settings, ledger, store)
     bases = []
     for line in tasks(settings, ledger, store):
-        task = value(Task, graph.task, line.key, ledger, store)
+        task = task_in_force(line.key, graph, ledger, store, Memo())
+        assert task is not None
         scenario = value(Scenario, graph.scenario, line.key, ledger, store)
         (seed,) = ledger.find(SeedFact, key=line.key)
         bases.append(Base(task.draft, task.environment, scenario, (kept[seed.first], kept[seed.second])))

@@ -32,6 +32,7 @@ from facet_dagster.ports import ArtifactStore
 from facet_dagster.stages.task.trial import Judgement, Left, Trials
 
 MOST, LARGEST = 24, 4 * 1024 * 1024
+_EMPTY = pack_members({})
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,3 @@ def _same(one: Left, other: Left) -> bool:
     pairs = ((one.app, other.app), (one.artifacts, other.artifacts))
     found = (changes(old or _EMPTY, new or _EMPTY) for old, new in pairs)
     return not any(change.what != "attributes" for part in found for change in part)
-
-
-_EMPTY = pack_members({})
