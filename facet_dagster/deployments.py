@@ -38,6 +38,9 @@ JUDGED_BY = {
 }
 
 
+BEFORE_SEEDS = frozenset({"hypotheses"})
+
+
 class Price(Value):
     """USD per million tokens."""
 
@@ -148,6 +151,14 @@ class ModelTable(Value):
         ]
 
 
+def by_author(table: ModelTable, author: str) -> ModelTable:
+    """The table with everything that is written for a seed asked of ``author``; judges stay. Raises ConfigError."""
+    if author not in table.models:
+        raise ConfigError(f"FACET_AUTHOR: the models file knows no {author}; it names {', '.join(table.models)}.")
+    written = [call for call in known_calls() if call not in JUDGED_BY and call not in BEFORE_SEEDS]
+    return table.model_copy(update={"calls": {**table.calls, **dict.fromkeys(written, author)}})
+
+
 def family(model: str) -> str:
     """``openai/gpt-5-mini`` -> ``gpt``: models of one family share their blind spots."""
     return model.rpartition("/")[2].lower().split("-")[0].rstrip("0123456789.")
@@ -156,13 +167,15 @@ def family(model: str) -> str:
 def load_models(settings: Settings, environment: Mapping[str, str]) -> ModelTable:
     """The table of this installation, with its keys. Raises ConfigError naming the file and what is wrong in it."""
     table = _read(settings.models, settings) if settings.models else _single(settings)
+    if settings.author and settings.models:
+        table = by_author(table, settings.author)
     return table.model_copy(
         update={"models": {name: _with_keys(spec, environment) for name, spec in table.models.items()}}
     )
 
 
 def _single(settings: Settings) -> ModelTable:
-    deployment = Deployment(model=settings.model, api_base=settings.api_base, key=settings.api_key)
+    deployment = Deployment(model=settings.author or settings.model, api_base=settings.api_base, key=settings.api_key)
     spec = ModelSpec(name=DEFAULT, deployments=(deployment,), **_parameters(settings))
     return ModelTable.model_construct(models={DEFAULT: spec}, calls={DEFAULT: DEFAULT})
 

@@ -25,6 +25,11 @@ class Settings(BaseSettings):
     qdrant_url: str = Field(default="", description="a Qdrant server; empty: the embedded shard")
     model: str = Field(default="", description="any litellm model; empty: replay the tape")
     models: Path | None = Field(default=None, description="a file that says which model answers which call")
+    author: str = Field(
+        default="",
+        description="the model that writes and repairs seeds' scenarios, environments and drafts, part of their key:"
+        " a name in the models file, or, without one, litellm's; empty: as models or model say, and part of no key",
+    )
     budget_run: float | None = Field(default=None, ge=0, description="USD that one process may spend on model calls")
     budget_day: float | None = Field(default=None, ge=0, description="USD a day (UTC), over all processes")
     budget_seed: float | None = Field(default=None, ge=0, description="USD for one seed")

@@ -50,31 +50,35 @@ def skill_stages(settings: Settings, ledger: Ledger) -> SkillStages:
 
 
 def seed_stages(settings: Settings) -> SeedStages:
-    """The seed stages. Every stage names all whose values it reads, so that its input digest covers them."""
+    """The seed stages. Every stage names all whose values it reads, so that its input digest covers them.
+
+    So results of all orders, pipelines and authors stand side by side, and none is computed twice.
+    """
+    author = (settings.author,) if settings.author else ()
     seed = Stage("seed", "1")
-    scenes = _scenario(settings, seed)
-    first = Stage(
-        "first_build", environment.FIRST_BUILD_VERSION, (seed, scenes), (settings.base_image, settings.build_seconds)
-    )
-    built = Stage("environment", environment.ENVIRONMENT_VERSION, (first, scenes), (settings.environment_repairs,))
-    draft = Stage("task_draft", task.DRAFT_VERSION, (built, scenes), _writing(settings))
+    scenes = _scenario(settings, seed, author)
+    base = (settings.base_image, settings.build_seconds, *author)
+    first = Stage("first_build", environment.FIRST_BUILD_VERSION, (seed, scenes), base)
+    repairs = (settings.environment_repairs, *author)
+    built = Stage("environment", environment.ENVIRONMENT_VERSION, (first, scenes), repairs)
+    draft = Stage("task_draft", task.DRAFT_VERSION, (built, scenes), (*_writing(settings), *author))
     checked = Stage("first_validation", task.VALIDATION_VERSION, (draft, built, scenes), (settings.trial_seconds,))
-    final = Stage("task", task.VERSION, (checked, built, scenes), (settings.repair_rounds,))
+    final = Stage("task", task.VERSION, (checked, built, scenes), (settings.repair_rounds, *author))
     asked = (task.EXAMINE_VERSION,) if settings.certificate == "standard" else ()
     parts = (settings.certificate, settings.task_repairs, *asked)
     certificate = Stage("certificate", task.CERTIFICATE_VERSION, (final, scenes), parts)
     return SeedStages(seed, scenes, first, built, draft, checked, final, certificate)
 
 
-def _scenario(settings: Settings, seed: Stage) -> Stage:
+def _scenario(settings: Settings, seed: Stage, author: tuple[object, ...]) -> Stage:
     """Both baselines start from one and the same brief."""
     if settings.pipeline == "facet":
-        return Stage("scenario", scenario.VERSION, (seed,))
-    return Stage("scenario", brief.VERSION, (seed,), ("brief",))
+        return Stage("scenario", scenario.VERSION, (seed,), author)
+    return Stage("scenario", brief.VERSION, (seed,), ("brief", *author))
 
 
 def _writing(settings: Settings) -> tuple[object, ...]:
-    """What tells drafts of one environment apart: results of all orders and pipelines stand side by side."""
+    """What tells drafts of one environment apart."""
     if settings.pipeline == "recording":
         return ("recording", task.RECORDING_VERSION, settings.trial_seconds)
     joint = (task.JOINT_VERSION,) if settings.order == "joint" else ()

@@ -1,0 +1,179 @@
+"""Commands that run the same seeds under several settings and compare what came of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Annotated, cast, get_args
+
+import typer
+from rich.table import Table
+
+from facet_dagster import connect
+from facet_dagster.cli_output import Json, err, out, say
+from facet_dagster.domain.causes import Cause
+from facet_dagster.domain.task import Order, Pipeline
+from facet_dagster.errors import ConfigError
+from facet_dagster.pipeline.experiment import Arm, Ports, chosen_seeds, orders, pipelines, run_arms
+from facet_dagster.reports.experiment import ArmReport, Comparison, Experiment, experiment
+from facet_dagster.reports.statistics import Rate
+from facet_dagster.settings import Settings, load_settings
+
+experiment_app = typer.Typer(help="The same seeds under several settings, compared.", no_args_is_help=True)
+Batch = Annotated[str, typer.Option(help="Only seeds of this batch.")]
+Models = Annotated[
+    str, typer.Option(help="Names of models, comma-separated: each writes everything for its arms itself.")
+]
+
+
+@experiment_app.command("orders")
+def compare_orders(
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds, the oldest first.")],
+    orders_: Annotated[str, typer.Option("--orders", help="Comma-separated.")] = "forward,reverse,joint",
+    models: Models = "",
+    batch: Batch = "",
+    json_: Json = False,  # noqa: FBT002 - an option's default
+) -> None:
+    """Write and validate drafts in several orders on the same environments (the paper's Table 7)."""
+    settings = load_settings()
+    names = _names(orders_, get_args(Order), "--orders")
+    arms = orders(settings, cast("list[Order]", names), _models(models, settings))
+    _run("orders", arms, seeds, batch, settings, as_json=json_)
+
+
+@experiment_app.command("pipelines")
+def compare_pipelines(
+    pairs: Annotated[int, typer.Option(min=1, help="How many pairs of skills, the oldest first.")],
+    pipelines_: Annotated[str, typer.Option("--pipelines", help="Comma-separated.")] = "direct,recording,facet",
+    models: Models = "",
+    batch: Batch = "",
+    json_: Json = False,  # noqa: FBT002
+) -> None:
+    """Carry the same pairs of skills through several pipelines (the paper's Table 10)."""
+    settings = load_settings()
+    names = _names(pipelines_, get_args(Pipeline), "--pipelines")
+    arms = pipelines(settings, cast("list[Pipeline]", names), _models(models, settings))
+    _run("pipelines", arms, pairs, batch, settings, as_json=json_)
+
+
+def _names(text: str, known: Sequence[str], option: str) -> list[str]:
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    wrong = [name for name in names if name not in known]
+    if wrong or not names:
+        raise ConfigError(f"{option} takes some of {', '.join(known)}, not {', '.join(wrong) or 'nothing'}")
+    return names
+
+
+def _models(text: str, settings: Settings) -> list[str]:
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if names and not settings.live:
+        raise ConfigError("--models needs a live model: set FACET_MODEL or FACET_MODELS")
+    return names
+
+
+def _run(kind: str, arms: Sequence[Arm], count: int, batch: str, settings: Settings, *, as_json: bool) -> None:
+    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
+    keys = chosen_seeds(ledger, count, batch)
+    ports = Ports(
+        ledger,
+        store,
+        connect.open_sandbox(settings),
+        lambda of_arm, run_id: connect.open_llm(of_arm, ledger, store, run_id),
+    )
+    computed, failed = 0, defaultdict[str, dict[str, str]](dict)
+    for done in run_arms(arms, keys, ports):
+        computed += done.computed
+        failed[done.arm] |= done.failed
+        err.print(f"  {done.arm} {done.stage}: {done.computed} computed, {done.settled - done.computed} read back")
+    found = experiment(kind, arms, keys, ledger=ledger, store=store, computed=computed, failed=failed)
+    say(found, lambda: _print(found), as_json=as_json)
+    troubles = [text for of_arm in failed.values() for text in of_arm.values()]
+    if troubles:
+        raise ConfigError(f"{len(troubles)} results are missing, run again to go on. The first: {troubles[0]}")
+
+
+def _print(found: Experiment) -> None:
+    out.print(_yields(found))
+    out.print(_causes(found))
+    if found.comparisons:
+        out.print(_pairs(found.comparisons))
+
+
+def _yields(found: Experiment) -> Table:
+    table = Table(title=f"{len(found.seeds)} seeds, {found.kind}", title_justify="left")
+    for column in ("", "Drafts", "Initially valid", "Validated", "Certified", "Rounds", "Tokens a task", "USD a task"):
+        table.add_column(column, overflow="fold")
+    for arm in found.arms:
+        spent = arm.spending
+        table.add_row(
+            arm.name,
+            f"{arm.drafts.count}/{arm.seeds}",
+            _rate(arm.initially_valid),
+            _rate(arm.validated),
+            _rate(arm.certified),
+            _number(arm.mean_rounds, ".2f"),
+            _number(spent.tokens_per_task, ",.0f"),
+            _number(spent.cost_per_task, ".4f"),
+        )
+        if arm.paper:
+            table.add_row(*_paper(arm), style="dim")
+    return table
+
+
+def _paper(arm: ArmReport) -> list[str]:
+    assert arm.paper is not None
+    told = arm.paper
+    first = f"{told.initially_valid}/{told.drafts}" if told.initially_valid is not None else ""
+    share = f"{100 * told.validated / told.seeds:.1f} %"
+    return [f"  paper: {told.name}", f"{told.drafts}/{told.seeds}", first, f"{told.validated}/{told.seeds} = {share}"]
+
+
+def _causes(found: Experiment) -> Table:
+    table = Table(title="Why drafts were not valid at first; at the end", title_justify="left")
+    table.add_column("Cause")
+    for arm in found.arms:
+        table.add_column(arm.name, overflow="fold")
+    others = sorted({c for arm in found.arms for c in (*arm.initial_causes, *arm.final_causes)} - set(Cause))
+    for cause in (*map(str, Cause), *others):
+        table.add_row(cause, *(_cause(arm, cause) for arm in found.arms))
+    for component in sorted({name for arm in found.arms for name in arm.final_components}):
+        table.add_row(f"at the end: {component}", *(str(a.final_components.get(component, 0)) for a in found.arms))
+    return table
+
+
+def _cause(arm: ArmReport, cause: str) -> str:
+    at_first, at_end = arm.initial_causes.get(cause, 0), arm.final_causes.get(cause, 0)
+    of = sum(arm.initial_causes.values())
+    share = f" ({100 * at_first / of:.1f} %)" if of else ""
+    told = f", paper {arm.paper.causes[cause]} %" if arm.paper and cause in arm.paper.causes else ""
+    return f"{at_first}{share}{told}; {at_end}"
+
+
+def _pairs(comparisons: Sequence[Comparison]) -> Table:
+    table = Table(title="Paired by seed", title_justify="left")
+    for column in ("Measure", "First", "Second", "Only first", "Only second", "Difference", "p (McNemar, exact)"):
+        table.add_column(column)
+    for one in comparisons:
+        pair = one.paired
+        interval = (
+            "" if pair.difference is None else f"{_points(pair.difference)} ({_points(pair.low)}, {_points(pair.high)})"
+        )
+        counts = (str(pair.only_first), str(pair.only_second))
+        table.add_row(one.measure, one.first, one.second, *counts, interval, _number(pair.p, ".3g"))
+    return table
+
+
+def _rate(found: Rate) -> str:
+    text = f"{found.count}/{found.of}"
+    if found.rate is None or found.low is None or found.high is None:
+        return text
+    return f"{text} = {100 * found.rate:.1f} % ({100 * found.low:.1f}-{100 * found.high:.1f})"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def _points(value: float | None) -> str:
+    """Percentage points."""
+    return "" if value is None else f"{100 * value:+.1f}"
