@@ -29,7 +29,7 @@ from facet_dagster.adapters.docker_session import DockerSession, opened
 from facet_dagster.adapters.docker_share import EngineShare
 from facet_dagster.adapters.docker_slots import default_slots_dir
 from facet_dagster.adapters.process_owner import current_owner
-from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, pack
+from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, folders_of, pack
 from facet_dagster.domain.trial import End, Limits
 from facet_dagster.errors import OverLimits, SandboxError
 from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome
@@ -112,7 +112,7 @@ class DockerSandbox:
             return BuildFailed(f"FROM {missing}", None, self._missing(missing), time.monotonic() - began)
         try:
             context = packable(context, self._build_limits)
-            tar = pack(context.files, executable=context.executable)
+            tar = pack(context.files, executable=context.executable, folders=folders_of(context.files))
         except ArchiveError as error:
             return BuildFailed("context", None, str(error), time.monotonic() - began)
         tag = content_tag(context, {name: ident for name, ident in bases.items() if ident})
