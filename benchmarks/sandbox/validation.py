@@ -23,11 +23,12 @@ from facet_dagster.domain.archive import pack
 from facet_dagster.domain.dockerfile import bare_verifier_dockerfile, environment_executables, environment_files
 from facet_dagster.domain.environment import Recipe, SourceFile
 from facet_dagster.domain.ids import digest, to_json
+from facet_dagster.domain.python_source import nodes
 from facet_dagster.domain.task import Task
 from facet_dagster.errors import ConfigError
 from facet_dagster.ports import BuildContext, Built
 from facet_dagster.stages.task.package import TaskLimits, build_package, export, verifier_context
-from facet_dagster.stages.task.render import script
+from facet_dagster.stages.task.render import remembered, script
 from facet_dagster.stages.task.trial import ENV
 from facet_dagster.stages.task.validate import first_validation
 from tests.fixtures import task_example as example
@@ -55,6 +56,9 @@ def prepared() -> tuple[Recipe, dict[str, bytes]]:
 
 
 def ours(sandbox: DockerSandbox, clock: Clock) -> None:
+    """The draft is always the same, so what was remembered of its text is forgotten."""
+    remembered.cache_clear()
+    nodes.cache_clear()
     recipe, files = prepared()
     with clock.phase("build"):
         built = sandbox.build(BuildContext(files, environment_executables(recipe)), subject=DRAFT.seed)

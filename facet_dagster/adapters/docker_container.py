@@ -182,7 +182,10 @@ class Container:
 
     def _output(self, limit: int) -> str:
         with engine_errors("read a container's output"):
-            return bounded_text(self._engine.api.logs(self.id, stdout=True, stderr=True), limit)
+            api = self._engine.api
+            answer = api._get(api._url("/containers/{0}/logs", self.id), params={"stdout": "1", "stderr": "1"})
+            # docker-py's own call would first ask the engine whether there is a terminal.
+            return bounded_text(api._get_result_tty(False, answer, False), limit)
 
     @contextlib.contextmanager
     def _archive(self, path: str) -> Iterator[requests.Response | None]:

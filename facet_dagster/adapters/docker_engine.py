@@ -137,7 +137,8 @@ def retried(engine: Engine, patience: float, work: Callable[[], Result]) -> Resu
 
 def _connect(workers: int) -> APIClient:
     settings = kwargs_from_env()
-    pools = max(10, 2 * workers + 4)
+    # Of each worker two containers at once, each with a call that waits for it and one that watches it.
+    pools = max(10, 4 * workers + 4)
     try:
         client = APIClient(version="auto", timeout=CALL_SECONDS, num_pools=pools, max_pool_size=pools, **settings)
     except (DockerException, requests.RequestException, OSError) as error:

@@ -23,13 +23,14 @@ from facet_dagster.adapters.docker_engine import NOT_FOUND, Engine, engine_error
 from facet_dagster.adapters.docker_exchange import Cargo
 from facet_dagster.adapters.docker_labels import DEPLOYMENT, OWNER, RUN
 from facet_dagster.adapters.docker_pause import PauseNetworks
+from facet_dagster.adapters.docker_reads import Reads
 from facet_dagster.adapters.docker_reaper import Reaper, remove_image, remove_own
 from facet_dagster.adapters.docker_removal import Removals
 from facet_dagster.adapters.docker_session import DockerSession, opened
 from facet_dagster.adapters.docker_share import EngineShare
 from facet_dagster.adapters.docker_slots import default_slots_dir
 from facet_dagster.adapters.process_owner import current_owner
-from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, pack
+from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, folders_of, pack
 from facet_dagster.domain.trial import End, Limits
 from facet_dagster.errors import OverLimits, SandboxError
 from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome
@@ -75,7 +76,7 @@ class DockerSandbox:
         self._removals = Removals(self._engine)
         self._pauses = PauseNetworks(self._engine, pause_image, self._labels, self._removals)
         self._slots_dir, self._slot_counts = slots_dir or default_slots_dir(), (build_slots, trial_slots)
-        self._disk_limits = disk
+        self._disk_limits, self._reads = disk, Reads()
         self._mounts = Mounts(pause_image, wanted=shared_folders)
         # Also at the end of the process, when nobody called close().
         self._finalizer = weakref.finalize(self, _close, self._pauses, self._removals, self._engine)
@@ -112,7 +113,7 @@ class DockerSandbox:
             return BuildFailed(f"FROM {missing}", None, self._missing(missing), time.monotonic() - began)
         try:
             context = packable(context, self._build_limits)
-            tar = pack(context.files, executable=context.executable)
+            tar = pack(context.files, executable=context.executable, folders=folders_of(context.files))
         except ArchiveError as error:
             return BuildFailed("context", None, str(error), time.monotonic() - began)
         tag = content_tag(context, {name: ident for name, ident in bases.items() if ident})
@@ -137,9 +138,8 @@ class DockerSandbox:
                 yield session
 
     def read(self, image: str, path: str, limits: Limits | None = None) -> bytes | None:
-        run = Run(image=image, argv=("true",), subject="read", limits=limits or Limits())
         try:
-            return retried(self._engine, self._patience, lambda: self._read(run, path))
+            return retried(self._engine, self._patience, lambda: self._read(image, path, limits or Limits()))
         except ArchiveTooLarge as error:
             raise OverLimits(f"{path} of image {image} is over its limits: {error}") from error
 
@@ -209,9 +209,15 @@ class DockerSandbox:
             self._pauses.forget(slot)  # it may be what is broken
             raise
 
-    def _read(self, run: Run, path: str) -> bytes | None:
-        with self._containers.bare(run) as container:
-            return container.read(path, run.limits)
+    def _read(self, image: str, path: str, limits: Limits) -> bytes | None:
+        ident = self._image_id(image) or image  # where there is none, the engine says so
+        run = Run(image=ident, argv=("true",), subject="read", limits=limits)
+
+        def anew() -> bytes | None:
+            with self._containers.bare(run) as container:
+                return container.read(path, limits)
+
+        return self._reads.through((ident, path, limits), anew)
 
     def _inspect(self, name: str) -> dict[str, Any] | None:
         with engine_errors(f"inspect image {name}"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from facet_dagster.adapters.file_locks import ALONE, held, lock_errors, locked
 
-_POLL = 0.02
+_POLL = 0.005  # only the oldest waiter looks; a look takes some 0.05 ms
 _STRIPES = 512
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from facet_dagster.adapters.docker_context import content_tag, external_bases, packable
-from facet_dagster.domain.archive import ArchiveError, Member, pack, pack_members, sanitise, unpack
+from facet_dagster.domain.archive import ArchiveError, Member, folders_of, pack, pack_members, sanitise, unpack
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.trial import End, ExecResult, Limits
 from facet_dagster.errors import OverLimits, SandboxError, SessionOver
@@ -224,5 +224,4 @@ class MemorySandbox:
 
 def _app_files(context: BuildContext) -> dict[str, Member]:
     files = {path: data for path, data in context.files.items() if path.startswith("app/")}
-    parents = {p.as_posix() for path in files for p in PurePosixPath(path).parents if p.as_posix() != "."}
-    return unpack(pack(files, executable=context.executable, folders=parents | {"app"}))
+    return unpack(pack(files, executable=context.executable, folders=folders_of(files) | {"app"}))

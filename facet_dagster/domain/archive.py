@@ -15,8 +15,8 @@ from typing import IO, Literal
 from facet_dagster.domain.trial import Limits
 from facet_dagster.errors import FacetError
 
-# 1980-01-01: a fixed time makes equal content equal bytes, and zip files cannot hold an earlier one.
-EPOCH = 315_532_800
+# 2024-01-01: a fixed time makes equal content equal bytes, and the initial files of a task have it.
+EPOCH = 1_704_067_200
 _TYPES: dict[Literal["file", "dir", "link"], bytes] = {
     "file": tarfile.REGTYPE,
     "dir": tarfile.DIRTYPE,
@@ -82,6 +82,11 @@ def pack_members(members: Mapping[str, Member]) -> bytes:
         for path in sorted(members):
             tar.addfile(_header(path, members[path]), io.BytesIO(members[path].data))
     return buffer.getvalue()
+
+
+def folders_of(files: Iterable[str]) -> frozenset[str]:
+    """Every folder that one of ``files`` (relative paths) is in. Raises ArchiveError on a path that is unsafe."""
+    return frozenset(folder for path in files for folder in _parents(path))
 
 
 def unpack(tar: bytes) -> dict[str, Member]:

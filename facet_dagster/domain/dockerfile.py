@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
+from facet_dagster.domain.archive import EPOCH
 from facet_dagster.domain.environment import ManifestReply, PlannedFile, Recipe, SourceFile
 from facet_dagster.domain.services import ENTRYPOINT, SCRIPT, SET_UP, services_script, set_up_script
 
@@ -40,7 +42,9 @@ RUN sh /{SET_UP} \\
  && rm -r /build
 ENTRYPOINT ["{ENTRYPOINT}"]
 """
-_SET_TIMES = "find /app -exec touch --no-dereference --date=2024-01-01T00:00:00Z {} +"
+# What a generator writes gets the time that copied files and folders bring along from the build context.
+_TIME = f"{datetime.fromtimestamp(EPOCH, UTC):%Y-%m-%dT%H:%M:%SZ}"
+_SET_TIMES = f"find /app -exec touch --no-dereference --date={_TIME} {{}} +"
 _FIXTURES = f"""\
 FROM toolchain AS fixtures
 COPY {GENERATOR} /{GENERATOR}
@@ -63,7 +67,7 @@ def environment_dockerfile(
     """
     services = _SERVICES if has_services else ""
     if not has_generator:
-        files = f"COPY --chown={USER}:{USER} {FILES_FOLDER}/ /app/\nRUN {_SET_TIMES}\n"
+        files = f"COPY --chown={USER}:{USER} {FILES_FOLDER}/ /app/\n"
         last = f"FROM toolchain\n{_install(packages)}{files}WORKDIR /app\n{services}"
         return "\n".join([_toolchain(base), last])
     files = f"COPY --from=fixtures --chown={USER}:{USER} /app/ /app/\n"

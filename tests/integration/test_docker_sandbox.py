@@ -14,6 +14,7 @@ from typing import Any
 import docker
 import pytest
 
+from benchmarks.sandbox.calls import counted
 from facet_dagster.adapters.docker_disk import DiskLimits
 from facet_dagster.adapters.docker_labels import OWNER, RUN
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
@@ -129,7 +130,7 @@ def test_a_port_is_free_again_for_the_next_run(sandbox: DockerSandbox) -> None:
 
 
 def test_a_program_can_run_without_root(sandbox: DockerSandbox) -> None:
-    program = shell(sandbox, BASE, "id -u; grep CapEff /proc/self/status; touch /x", user="1234:1234").program
+    program = shell(sandbox, BASE, "id -u; grep CapEff /proc/self/status; touch /x 2>&1", user="1234:1234").program
     assert program.output.splitlines()[:2] == ["1234", "CapEff:\t0000000000000000"]
     assert program.exit_code != 0
 
@@ -340,6 +341,16 @@ def test_a_dead_pause_container_is_replaced(sandbox: DockerSandbox, api: docker.
     for container in api.containers(filters={"label": f"{RUN}={sandbox.run_id}"}):
         api.kill(container["Id"])
     assert shell(sandbox, BASE, "echo alive").program.output == "alive\n"
+
+
+def test_an_image_is_read_once_as_long_as_it_is_there(sandbox: DockerSandbox) -> None:
+    with built(sandbox, context(BASE, "true")) as image:
+        first = sandbox.read(image.image, "/app")
+        with counted() as calls:
+            assert sandbox.read(image.image, "/app") == first
+        assert calls == {"GET /images/*/json": 1}
+    with pytest.raises(SandboxError, match="not on the engine"):
+        sandbox.read(image.image, "/app")
 
 
 def test_reading_more_than_the_limits_is_an_error(sandbox: DockerSandbox) -> None:

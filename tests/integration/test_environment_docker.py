@@ -18,11 +18,14 @@ import pytest
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.memory import ScriptedLLM
 from facet_dagster.domain.archive import unpack
-from facet_dagster.domain.environment import Environment
+from facet_dagster.domain.dockerfile import environment_files
+from facet_dagster.domain.environment import Environment, SourceFile
 from facet_dagster.domain.ids import canonical, digest
 from facet_dagster.errors import SandboxError
 from facet_dagster.funnel import Outcome
+from facet_dagster.ports import BuildContext, Built
 from facet_dagster.stages.environment import first_build, realise
+from tests.fixtures import task_example as example
 from tests.unit.stages.sample_scenario import SEED, scenario
 
 pytestmark = pytest.mark.docker
@@ -170,9 +173,42 @@ def test_layers_hold_no_package_caches(environment: Environment) -> None:
     assert not set(kept) & set(layer_paths(environment.image))
 
 
-def test_every_file_has_the_same_fixed_time(sandbox: DockerSandbox, environment: Environment) -> None:
-    times = {m.mtime for m in read(sandbox, environment, "/app/data").values() if m.type == "file"}
-    assert times == {int(datetime(2024, 1, 1, tzinfo=UTC).timestamp())}
+FIXED = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp())
+
+
+def times(archive: bytes | None) -> dict[str, int]:
+    """Of all that is below /app; the folder itself has the time of its image's last layer."""
+    return {path: member.mtime for path, member in unpack(archive or b"").items() if path != "app"}
+
+
+def test_everything_has_the_same_fixed_time(sandbox: DockerSandbox, environment: Environment) -> None:
+    assert environment.image
+    found = times(sandbox.read(environment.image, "/app"))
+    assert {"app/data", "app/data/names.txt", "app/data/orders.csv", "app/bin/check.sh"} <= set(found)
+    assert set(found.values()) == {FIXED}
+
+
+@pytest.mark.parametrize("classic", [False, True], ids=["BuildKit", "classic"])
+def test_without_a_generator_the_build_context_gives_the_time(tmp_path: Path, classic: bool) -> None:
+    sandbox = DockerSandbox(slots_dir=tmp_path, classic_builder=classic)
+    recipe = example.RECIPE.model_copy(update={"files": (*example.RECIPE.files, fresh())})
+    files = environment_files(recipe, example.MANIFEST, BASE)
+    _, _, rest = files["Dockerfile"].decode().partition("STOPSIGNAL SIGKILL\n")  # without the tool chain's packages
+    files["Dockerfile"] = f"FROM {BASE} AS toolchain\nRUN useradd agent && mkdir /app\n{rest}".encode()
+    try:
+        image = sandbox.build(BuildContext(files), subject="times")
+        assert isinstance(image, Built)
+        found = times(sandbox.read(image.image, "/app"))
+        sandbox.remove_image(image.image)
+    finally:
+        sandbox.close()
+    assert {"app/deep", "app/deep/er", "app/deep/er/fresh.txt"} <= set(found)
+    assert set(found.values()) == {FIXED}
+
+
+def fresh() -> SourceFile:
+    """In folders of its own, and in no builder's cache."""
+    return SourceFile(path="deep/er/fresh.txt", content=uuid.uuid4().hex)
 
 
 def test_a_second_build_of_the_generator_gives_the_same_bytes(sandbox: DockerSandbox, environment: Environment) -> None:

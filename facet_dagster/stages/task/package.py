@@ -12,7 +12,7 @@ from typing import Any
 
 import tomlkit
 
-from facet_dagster.domain.archive import pack, subtree, unpack
+from facet_dagster.domain.archive import EPOCH, pack, subtree, unpack
 from facet_dagster.domain.dockerfile import USER, environment_executables, environment_files, verifier_dockerfile
 from facet_dagster.domain.environment import WORKDIR, Environment, Service
 from facet_dagster.domain.ids import digest, to_json
@@ -231,7 +231,10 @@ def _plain(text: str) -> str:
 
 
 def export(tar: bytes, folder: Path) -> None:
-    """Write a package's archive as ``folder``, which appears when it is whole and replaces an older one."""
+    """Write a package's archive as ``folder``, which appears when it is whole and replaces an older one.
+
+    All has the archive's time: a build copies it into the image, as ours did.
+    """
     part, old = (folder.with_name(f".{folder.name}.{kind}-{os.getpid()}") for kind in ("part", "old"))
     folder.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(part, ignore_errors=True)
@@ -242,6 +245,9 @@ def export(tar: bytes, folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(member.data)
         target.chmod(0o755 if member.mode & 0o111 else 0o644)
+        os.utime(target, (member.mtime, member.mtime))
+    for made in (part, *(path for path in part.rglob("*") if path.is_dir())):
+        os.utime(made, (EPOCH, EPOCH))
     if folder.exists():
         folder.rename(old)
     part.rename(folder)

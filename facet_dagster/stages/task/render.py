@@ -6,9 +6,10 @@ import ast
 import json
 import re
 import textwrap
+from functools import lru_cache
 
 from facet_dagster.domain.environment import WORKDIR, Environment
-from facet_dagster.domain.python_source import parse
+from facet_dagster.domain.python_source import nodes, parse
 from facet_dagster.domain.task import Check, InstructionReply, VerifierReply
 
 CHECK_HEADER = '''"""Checks of this task. run_checks.py calls them; a check passes when its function returns."""
@@ -97,17 +98,26 @@ def body(check: Check) -> str:
 
 
 def parsed(source: str) -> ast.Module | None:
-    """The syntax tree of function statements, or None."""
+    """The syntax tree of function statements, or None. It is shared: change nothing in it."""
+    try:
+        return remembered(source)
+    except (RecursionError, MemoryError):  # of this moment, so not to be remembered
+        return None
+
+
+@lru_cache(maxsize=64)
+def remembered(source: str) -> ast.Module | None:
+    """As ``parsed``; raises RecursionError and MemoryError."""
     try:
         return parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError):
         return None
 
 
 def indented(source: str) -> str:
     """``source`` four columns to the right; lines inside a string that spans lines stay as they are."""
     tree = parsed(source)
-    fixed = {line for node in ast.walk(tree) for line in _inner_lines(node)} if tree else set()
+    fixed = {line for node in nodes(tree) for line in _inner_lines(node)} if tree else set()
     lines = source.split("\n")
     return "\n".join(
         line if number in fixed or not line.strip() else f"    {line}" for number, line in enumerate(lines, 1)

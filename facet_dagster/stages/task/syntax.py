@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from facet_dagster.domain.python_source import parse
+from facet_dagster.domain.python_source import nodes, parse
 from facet_dagster.domain.task import Check, VerifierReply
 from facet_dagster.stages.task.render import body, helpers, parsed
 
@@ -29,12 +29,12 @@ def syntax_error(source: str) -> str:
 
 def can_fail(statements: list[ast.stmt], raisers: frozenset[str]) -> bool:
     """Whether a statement that is reached (none stands behind a top-level return) can raise AssertionError."""
-    inner = [node for statement in statements for node in ast.walk(statement) if isinstance(node, Function)]
+    inner = [node for statement in statements for node in nodes(statement) if isinstance(node, Function)]
     local = raisers | {node.name for node in inner if can_fail(node.body, raisers)}
     for statement in statements:
         if isinstance(statement, Function):
             continue  # defining is not calling
-        if any(_raises(node, local) for node in ast.walk(statement)):
+        if any(_raises(node, local) for node in nodes(statement)):
             return True
         if isinstance(statement, ast.Return):
             return False
@@ -86,7 +86,5 @@ def count_asserts(verifier: VerifierReply) -> Iterator[int]:
     """Assertions that can fail: in the helpers, then in each check."""
     for tree in (parsed(helpers(verifier)), *(tree_of(check) for check in verifier.checks)):
         yield (
-            sum(isinstance(n, ast.Assert | ast.Raise) and _raises(n, frozenset()) for n in ast.walk(tree))
-            if tree
-            else 0
+            sum(isinstance(n, ast.Assert | ast.Raise) and _raises(n, frozenset()) for n in nodes(tree)) if tree else 0
         )

@@ -91,20 +91,25 @@ class Trials:
 
     def run(self, kind: TrialKind, solve_sh: bytes, conditions: Conditions = PLAIN) -> Trial:
         """Do the work in one container, judge what it left in another. A baseline does nothing, on the same path."""
-        return self.tried(kind, solve_sh, conditions)[0]
+        return self.judged(kind, self.timed(solve_sh if kind is TrialKind.ORACLE else None, conditions), conditions)
 
-    def tried(self, kind: TrialKind, solve_sh: bytes, conditions: Conditions = PLAIN) -> tuple[Trial, Left]:
-        """``run``, and what the work left."""
+    def timed(self, solve_sh: bytes | None, conditions: Conditions = PLAIN) -> tuple[Work, float]:
+        """``work``, and how many seconds it took."""
         began = time.monotonic()
-        work = self.work(solve_sh if kind is TrialKind.ORACLE else None, conditions)
-        judged = self.judge(work.left, conditions)
-        trial = Trial(
+        return self.work(solve_sh, conditions), time.monotonic() - began
+
+    def judged(self, kind: TrialKind, done: tuple[Work, float], conditions: Conditions = PLAIN) -> Trial:
+        """The whole trial, of which the work is ``done``."""
+        began = time.monotonic()
+        work, spent = done
+        found = self.judge(work.left, conditions)
+        return Trial(
             kind=kind,
-            reward=judged.reward,
-            checks=judged.checks,
+            reward=found.reward,
+            checks=found.checks,
             solution=work.program,
-            verifier=judged.program,
-            seconds=round(time.monotonic() - began, 3),
+            verifier=found.program,
+            seconds=round(spent + time.monotonic() - began, 3),
             services=work.services,
             collected=work.collected,
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from facet_dagster.domain.environment import Environment
@@ -64,7 +66,9 @@ def validate(
 ) -> tuple[Validation, list[Fact]]:
     """Both trials in fresh containers, unless the rules or the baseline decide before.
 
-    A draft that passes them must also judge the ``known`` final states, which lie in ``store``, as it should.
+    The oracle's work is done beside the baseline, whose verdict is hardly ever against it; not so where services
+    run, which may need the whole machine to come up in time. A draft
+    that passes them must also judge the ``known`` final states, which lie in ``store``, as it should.
     """
     problems = lint(draft, scenario, environment.recipe.rules_file, services=bool(environment.recipe.services))
     if problems:
@@ -73,19 +77,19 @@ def validate(
         return refused, []
     facts: list[Fact] = []
     oracle = None
-    with trials_of(draft, environment, sandbox=sandbox, limits=limits) as bench:
 
-        def trial(kind: TrialKind) -> tuple[Trial, Left]:
-            done, left = bench.tried(kind, solve_sh(draft))
-            facts.extend(
-                trial_facts(done, stage=stage, key=draft.seed, draft=digest(draft), round=draft.round, repeat=0)
-            )
-            return done, left
+    def kept(done: Trial) -> Trial:
+        facts.extend(trial_facts(done, stage=stage, key=draft.seed, draft=digest(draft), round=draft.round, repeat=0))
+        return done
 
-        baseline, _ = trial(TrialKind.BASELINE)
+    with trials_of(draft, environment, sandbox=sandbox, limits=limits) as bench, ThreadPoolExecutor(1) as beside:
+        solve = partial(bench.timed, solve_sh(draft))
+        work = solve if bench.images.services else beside.submit(solve).result
+        baseline = kept(bench.run(TrialKind.BASELINE, b""))
         rejection = classify_baseline(baseline)
         if rejection is None:
-            oracle, left = trial(TrialKind.ORACLE)
+            done = work()
+            oracle, left = kept(bench.judged(TrialKind.ORACLE, done)), done[0].left
             rejection = classify_oracle(oracle)
         if rejection is None and known:
             if store is None:

@@ -78,6 +78,10 @@ def test_without_packages_there_is_no_package_layer() -> None:
 def test_without_a_generator_nothing_of_build_is_copied() -> None:
     text = environment_dockerfile(BASE, ["jq"], has_generator=False)
     assert "build/" not in text
+    assert text.endswith(
+        "jq \\\n && rm -rf /var/cache/apt/*.bin /var/lib/apt/lists/*\n"
+        "COPY --chown=agent:agent app/ /app/\nWORKDIR /app\n"
+    ), "no step runs only to set times"
     assert "python3" not in text
 
 

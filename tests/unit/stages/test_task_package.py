@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from facet_dagster.domain.archive import Member, pack_members, unpack
+from facet_dagster.domain.archive import EPOCH, Member, pack_members, unpack
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.skill import Family
 from facet_dagster.stages.task.package import (
@@ -132,6 +132,7 @@ def test_export_writes_files_with_their_modes(tmp_path: Path) -> None:
     assert written == package().files
     assert (folder / "solution/solve.sh").stat().st_mode & 0o777 == 0o755
     assert (folder / "task.toml").stat().st_mode & 0o777 == 0o644
+    assert {path.stat().st_mtime for path in (folder, *folder.rglob("*"))} == {EPOCH}, "what a build copies"
 
 
 def test_export_replaces_an_older_package_as_a_whole(tmp_path: Path) -> None:

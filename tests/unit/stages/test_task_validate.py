@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 
 import pytest
 
 from facet_dagster.adapters.memory_sandbox import MemorySandbox, ended
+from facet_dagster.domain.archive import pack
 from facet_dagster.domain.facts import CheckFact, TrialFact
 from facet_dagster.domain.outcome import Component, Reason
 from facet_dagster.domain.task import Draft, Task
 from facet_dagster.domain.trial import End
-from facet_dagster.ports import RunOutcome
+from facet_dagster.errors import SandboxError
+from facet_dagster.ports import Run, RunOutcome
 from facet_dagster.stages.task.validate import first_validation
 from tests.fixtures import task_example as example
 from tests.fixtures.task_bench import ALL, E0_STATUSES, GOOD, bench, results, sound
@@ -96,11 +99,44 @@ def test_a_broken_rule_is_found_without_any_trial() -> None:
     assert (sandbox.runs, sandbox.builds) == ([], [])
 
 
-def test_the_oracle_is_not_run_when_the_baseline_decides() -> None:
+def test_nothing_of_the_oracle_is_judged_or_kept_when_the_baseline_decides() -> None:
     sandbox = judge(GOOD, GOOD)
-    task, _ = validated(sandbox)
-    assert len(sandbox.runs) == 1
-    assert task.validations[0].oracle is None
+    outcome = first_validation(
+        example.draft(), example.environment(), example.SCENARIO, sandbox=sandbox, trial_seconds=9
+    )
+    assert isinstance(outcome.value, Task)
+    assert outcome.value.validations[0].oracle is None
+    assert [fact.kind for fact in outcome.facts if isinstance(fact, TrialFact)] == ["baseline"]
+    assert [run.argv[-1] for run in sandbox.runs].count("/tests/test.sh") == 1
+
+
+def test_trouble_with_a_work_that_is_not_needed_is_none() -> None:
+    """The baseline decides while the engine loses the container of the solution."""
+
+    def script(run: Run) -> RunOutcome:
+        if run.argv[-1] == "/solution/solve.sh":
+            raise SandboxError("lost", transient=True)
+        return ended(collected={"/logs/verifier": results(GOOD)})
+
+    task, _ = validated(MemorySandbox(script))
+    rejection = task.validations[0].rejection
+    assert rejection is not None
+    assert rejection.reason is Reason.TASK_BASELINE_PASSED
+
+
+def test_baseline_and_the_work_of_the_oracle_run_beside_each_other() -> None:
+    both = threading.Barrier(2, timeout=20)
+    seen: list[str] = []
+
+    def script(run: Run) -> RunOutcome:
+        seen.append(run.argv[-1])
+        if len(seen) <= 2:
+            both.wait()
+        return ended(collected={"/logs/verifier": results(E0_STATUSES), "/app": pack({}, folders=("app",))})
+
+    validated(MemorySandbox(script))
+    assert sorted(seen[:2]) == ["/solution/solve.sh", "/tests/test.sh"]
+    assert seen[2:] == ["/tests/test.sh"]
 
 
 def test_evidence_lists_blocked_checks_last_and_holds_the_end_of_the_output() -> None:

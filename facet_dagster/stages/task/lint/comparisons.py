@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from facet_dagster.domain.python_source import nodes
 from facet_dagster.domain.task import Draft
 from facet_dagster.stages.task.lint.reading import Reach, app_paths, names_in, reaches
 from facet_dagster.stages.task.lint.rules import Problem, said
@@ -56,7 +57,7 @@ def _patterns(place: str, tree: ast.AST | None) -> Iterator[Problem]:
     """Helpers read inputs too, whose form is known; a pattern in a check is for what the work wrote."""
     if tree is None or place == "The helpers":
         return
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -76,18 +77,18 @@ def _loose_fields(text: str) -> frozenset[str]:
 
 
 def _exact(reach: Reach, loose: frozenset[str]) -> Iterator[Problem]:
-    for node in ast.walk(reach.own):
+    for node in nodes(reach.own):
         if not isinstance(node, ast.Compare) or not any(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops):
             continue
         if names_in(node) & {"abs", "round", "isclose"}:
             continue
-        for name in sorted({n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and n.value in loose}):
+        for name in sorted({n.value for n in nodes(node) if isinstance(n, ast.Constant) and n.value in loose}):
             text = f"Check {reach.id} compares {name} exactly, and the instruction gives a tolerance for it."
             yield said("exact-beside-tolerance", text)
 
 
 def _texts(reach: Reach) -> Iterator[Problem]:
-    for node in ast.walk(reach.own):
+    for node in nodes(reach.own):
         if isinstance(node, ast.Call) and _splits_lines(node):
             yield said("raw-text", f"Check {reach.id} splits at line ends itself; let a shared helper do it.")
         if isinstance(node, ast.Compare) and not names_in(node) & _PRISTINE:
@@ -107,7 +108,7 @@ def _is_text(side: ast.expr) -> bool:
 
 
 def _unsteady(place: str, tree: ast.AST | None) -> Iterator[Problem]:
-    for node in ast.walk(tree) if tree else ():
+    for node in nodes(tree) if tree else ():
         if isinstance(node, ast.Attribute) and node.attr in _FILE_TIMES:
             yield said("unsteady-verifier", f"{place}: {node.attr} differs between runs.")
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("hash", "id"):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from facet_dagster.domain.environment import Environment
 from facet_dagster.domain.ids import to_json
+from facet_dagster.domain.python_source import nodes
 from facet_dagster.domain.task import Draft, VerifierReply
 from facet_dagster.stages.task.lint.rules import Problem, said
 from facet_dagster.stages.task.render import body, checks_module, helpers, markdown, parsed, script
@@ -59,7 +60,7 @@ def _own_keys(verifier: VerifierReply) -> set[str]:
     """Names that the verifier gives to its own values: keys that it stores and keyword arguments."""
     tree = parsed(checks_module(verifier))
     found: set[str] = set()
-    for node in ast.walk(tree) if tree else ():
+    for node in nodes(tree) if tree else ():
         keys = node.keys if isinstance(node, ast.Dict) else []
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             keys = [node.slice]
@@ -68,8 +69,8 @@ def _own_keys(verifier: VerifierReply) -> set[str]:
 
 
 def _literals(tree: ast.AST) -> Iterator[str]:
-    left_out = {id(part) for node in ast.walk(tree) for top in _exempt(node) for part in ast.walk(top)}
-    for node in ast.walk(tree):
+    left_out = {id(part) for node in nodes(tree) for top in _exempt(node) for part in nodes(top)}
+    for node in nodes(tree):
         if not isinstance(node, ast.Constant) or id(node) in left_out:
             continue
         if isinstance(node.value, str):

@@ -10,6 +10,7 @@ import builtins
 import re
 from collections.abc import Iterator
 
+from facet_dagster.domain.python_source import nodes
 from facet_dagster.domain.task import Check, VerifierReply
 from facet_dagster.stages.task.lint.rules import Problem, said
 from facet_dagster.stages.task.render import CHECK_HEADER, body, helpers, parsed
@@ -60,13 +61,12 @@ def check_problems(check: Check, raisers: frozenset[str]) -> Iterator[Problem]:
     if not can_fail(tree.body, raisers):
         text = f"{name} cannot fail: it holds no reachable assert and calls no helper that asserts."
         yield said("cannot-fail", text)
-    nodes = list(ast.walk(tree))
-    if any(_states_a_truth(node) for node in nodes):
+    if any(_states_a_truth(node) for node in nodes(tree)):
         text = f"{name} returns or states a comparison and does nothing with it; it must assert it."
         yield said("lost-comparison", text)
-    if any(_swallows(node) for node in nodes):
+    if any(_swallows(node) for node in nodes(tree)):
         yield said("caught-failure", f"{name} catches the failure of its own assert.")
-    if any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFunctionDef) for node in nodes):
+    if any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFunctionDef) for node in nodes(tree)):
         yield said("never-run", f"{name} is a generator or coroutine, which runs nothing when it is called.")
     if _takes_arguments(tree.body[0]) and len(tree.body) == 2:
         yield said("never-run", f"{name} is a function with arguments; a check takes none.")
@@ -84,7 +84,7 @@ def _helper_problems(library: ast.Module) -> Iterator[Problem]:
 
 def _forbidden(tree: ast.AST) -> Iterator[tuple[str, str]]:
     """Rule and what is done against it."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             yield from (("forbidden-module", f"imports {a.name}") for a in node.names if not _allowed(a.name))
             renamed = [a.name for a in node.names if a.name in _OWN_NAME and a.asname not in (None, a.name)]
@@ -145,17 +145,15 @@ def _states_a_truth(node: ast.AST) -> bool:
 
 def _swallows(node: ast.AST) -> bool:
     """A ``try`` with an assert whose handler catches it and goes on."""
-    if not isinstance(node, ast.Try) or not any(isinstance(n, ast.Assert) for s in node.body for n in ast.walk(s)):
+    if not isinstance(node, ast.Try) or not any(isinstance(n, ast.Assert) for s in node.body for n in nodes(s)):
         return False
-    return any(
-        _catches(h) and not any(isinstance(n, ast.Raise | ast.Assert) for n in ast.walk(h)) for h in node.handlers
-    )
+    return any(_catches(h) and not any(isinstance(n, ast.Raise | ast.Assert) for n in nodes(h)) for h in node.handlers)
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:
     if handler.type is None:
         return True
-    return any(isinstance(n, ast.Name) and n.id in _CATCH_ALL for n in ast.walk(handler.type))
+    return any(isinstance(n, ast.Name) and n.id in _CATCH_ALL for n in nodes(handler.type))
 
 
 def _takes_arguments(node: ast.stmt) -> bool:
@@ -179,12 +177,12 @@ def undefined_names(verifier: VerifierReply) -> Iterator[Problem]:
 
 
 def _used(tree: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return {n.id for n in nodes(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 def _bound(tree: ast.AST) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, Function | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):

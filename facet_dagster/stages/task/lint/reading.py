@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from facet_dagster.domain.python_source import nodes
 from facet_dagster.domain.task import VerifierReply
 from facet_dagster.stages.task.render import helpers, parsed
 from facet_dagster.stages.task.syntax import Function, tree_of
@@ -22,7 +23,7 @@ class Reach(NamedTuple):
 
     def nodes(self) -> Iterator[ast.AST]:
         for tree in self.trees:
-            yield from ast.walk(tree)
+            yield from nodes(tree)
 
 
 def library(verifier: VerifierReply) -> Mapping[str, ast.AST]:
@@ -53,13 +54,13 @@ def _called(own: ast.AST, known: Mapping[str, ast.AST]) -> set[str]:
 
 
 def names_in(tree: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return {node.id for node in nodes(tree) if isinstance(node, ast.Name)}
 
 
 def app_paths(tree: ast.AST) -> Iterator[str]:
     """Absolute paths below /app that the code writes out as ``APP / "x" / "y"``."""
-    inner = {id(node.left) for node in ast.walk(tree) if _is_path(node)}  # type: ignore[attr-defined]
-    for node in ast.walk(tree):
+    inner = {id(node.left) for node in nodes(tree) if _is_path(node)}  # type: ignore[attr-defined]
+    for node in nodes(tree):
         if _is_path(node) and id(node) not in inner:
             parts = _parts(node)
             if parts is not None:
