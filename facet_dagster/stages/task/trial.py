@@ -113,7 +113,6 @@ class Trials:
             services=work.services,
             collected=work.collected,
         )
-        return trial, work.left
 
     def work(self, solve_sh: bytes | None, conditions: Conditions = PLAIN) -> Work:
         """Run a solution, or nothing, in the environment.

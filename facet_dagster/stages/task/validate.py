@@ -24,7 +24,7 @@ from facet_dagster.stages.task.known import Rejudged, judge_again, rejudged_fact
 from facet_dagster.stages.task.lint import Problem, lint, lint_remarks
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.render import script
-from facet_dagster.stages.task.trial import Judgement, Left, Trials, trial_facts
+from facet_dagster.stages.task.trial import Judgement, Trials, trial_facts
 
 STAGE = "first_validation"
 TAIL = 2_000
