@@ -16,7 +16,7 @@ from facet_dagster.domain.trial import End, ExecResult, Trial, TrialKind
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import Sandbox
 from facet_dagster.stages.task.images import images
-from facet_dagster.stages.task.lint import Problem, lint, lint_remarks
+from facet_dagster.stages.task.lint import Problem, lint_on, lint_remarks
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.render import script
 from facet_dagster.stages.task.trial import Judgement, Trials, trial_facts
@@ -57,7 +57,7 @@ def validate(
     stage: str,
 ) -> tuple[Validation, list[Fact]]:
     """Both trials in fresh containers, unless the rules or the baseline decide before."""
-    problems = lint(draft, scenario, environment.recipe.rules_file, services=bool(environment.recipe.services))
+    problems = lint_on(draft, environment, scenario)
     if problems:
         said = _lint_remarks(draft, environment, scenario, None)
         refused = Validation(round=draft.round, baseline=None, oracle=None, rejection=_policy(problems), remarks=said)
