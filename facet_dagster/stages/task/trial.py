@@ -29,12 +29,13 @@ RESULT_CAP = 256 * 1024
 
 @dataclass(frozen=True)
 class Conditions:
-    """How a trial differs from a plain one: variables and cpus for both containers, a solution that runs
-    ``twice``, the checks in another order (``shuffle``)."""
+    """How a trial differs from a plain one: variables, cpus and a share of the memory for both containers, a solution
+    that runs ``twice``, the checks in another order (``shuffle``)."""
 
     name: str = "plain"
     env: Mapping[str, str] = field(default_factory=dict)
     cpus: float | None = None
+    memory: float = 1.0
     twice: bool = False
     shuffle: int | None = None
 
@@ -168,7 +169,8 @@ class Trials:
 
     def _limits(self, seconds: float, conditions: Conditions) -> Limits:
         limits = self.limits.container(seconds)
-        return limits if conditions.cpus is None else limits.model_copy(update={"cpus": conditions.cpus})
+        memory, cpus = int(limits.memory * conditions.memory), conditions.cpus or limits.cpus
+        return limits.model_copy(update={"memory": memory, "cpus": cpus})
 
 
 def solution_put(solve_sh: bytes) -> tuple[Put, ...]:

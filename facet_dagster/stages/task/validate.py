@@ -21,7 +21,7 @@ from facet_dagster.funnel import Outcome
 from facet_dagster.ports import ArtifactStore, Sandbox
 from facet_dagster.stages.task.images import images
 from facet_dagster.stages.task.known import Rejudged, judge_again, rejudged_facts
-from facet_dagster.stages.task.lint import Problem, lint, lint_remarks
+from facet_dagster.stages.task.lint import Problem, lint_on, lint_remarks
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.render import script
 from facet_dagster.stages.task.trial import Judgement, Trials, trial_facts
@@ -67,10 +67,10 @@ def validate(
     """Both trials in fresh containers, unless the rules or the baseline decide before.
 
     The oracle's work is done beside the baseline, whose verdict is hardly ever against it; not so where services
-    run, which may need the whole machine to come up in time. A draft
-    that passes them must also judge the ``known`` final states, which lie in ``store``, as it should.
+    run, which may need the whole machine to come up in time.
+    A draft that passes them must also judge the ``known`` final states, which lie in ``store``, as it should.
     """
-    problems = lint(draft, scenario, environment.recipe.rules_file, services=bool(environment.recipe.services))
+    problems = lint_on(draft, environment, scenario)
     if problems:
         said = _lint_remarks(draft, environment, scenario, None)
         refused = Validation(round=draft.round, baseline=None, oracle=None, rejection=_policy(problems), remarks=said)

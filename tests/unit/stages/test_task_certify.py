@@ -12,7 +12,7 @@ from facet_dagster.adapters.memory_sandbox import MemorySandbox
 from facet_dagster.domain.archive import unpack
 from facet_dagster.domain.facts import ArtifactFact, CheckFact, TrialFact
 from facet_dagster.domain.ids import digest
-from facet_dagster.domain.outcome import Reason, Rejection
+from facet_dagster.domain.outcome import Component, Reason, Rejection
 from facet_dagster.domain.task import Certificate, Task
 from facet_dagster.errors import InvariantError
 from facet_dagster.funnel import Outcome
@@ -93,6 +93,7 @@ def test_trials_differ_in_their_conditions() -> None:
     assert (odd.env["TZ"], odd.env["LC_ALL"], odd.env["PYTHONHASHSEED"]) == ("XXX-12", "C", "12345")
     assert (plain.env["TZ"], plain.limits.cpus, slow.limits.cpus) == ("UTC", 1.0, 0.5)
     assert (plain.limits.seconds, slow.limits.seconds) == (SECONDS, 2 * SECONDS)
+    assert plain.limits.memory == odd.limits.memory == 2 * slow.limits.memory
     orders = [run.env.get("FACET_SHUFFLE") for run in sandbox.runs if run.argv[-1] == "/tests/test.sh"]
     assert orders[:6] == [None, None, "1", "1", "2", None]
 
@@ -151,6 +152,25 @@ def test_the_first_disagreement_is_flaky_and_ends_it(number: int, last: list[str
     assert [c["id"] for c in rejection.evidence["failed"]] == ["C4"]
 
 
+def moved(run: Run) -> Files:
+    """Another result where the zone is another."""
+    return {**OUTPUTS, "out/totals.json": b'{"north": 1}'} if run.env["TZ"] != "UTC" else OUTPUTS
+
+
+def test_work_that_is_not_steady_is_the_solution_s_fault_unless_the_verifier_is_not_either() -> None:
+    rejection, probes = refused(bench(left=moved))
+    assert (rejection.reason, rejection.component, probes[-1]) == (Reason.TASK_FLAKY, Component.SOLUTION, "oracle/2")
+
+    def judge(files: Files, run: Run) -> Mapping[str, str]:
+        """Also what was accepted before is refused in another zone."""
+        odd = run.env["TZ"] != "UTC" and "out/totals.json" in files
+        return {**GOOD, "C4": "fail"} if odd else honest(files, run)
+
+    for left in (moved, lambda run: OUTPUTS):
+        rejection, _ = refused(bench(judge, left=left))
+        assert (rejection.reason, rejection.component) == (Reason.TASK_FLAKY, Component.VERIFIER)
+
+
 def test_a_check_of_e0_that_is_not_the_same_each_time_is_flaky() -> None:
     def judge(files: Files, run: Run) -> Mapping[str, str]:
         shuffled = "FACET_SHUFFLE" in run.env and "out/totals.json" not in files
@@ -192,6 +212,27 @@ def test_an_attack_that_is_accepted_ends_it_before_the_mutants() -> None:
 
     rejection, probes = refused(bench(judge))
     assert (rejection.reason, probes[-1]) == (Reason.TASK_ATTACK_ACCEPTED, "attack/empty")
+
+
+RESPELLED = {**OUTPUTS, "out/totals.json": OUTPUTS["out/totals.json"] + b"\n"}
+
+
+def test_work_on_inputs_that_could_not_be_cut_is_no_attack() -> None:
+    """The solution leaves another spelling each time, which is right each time."""
+    found = certificate(bench(eased=lambda solve: RESPELLED))
+    assert not {"attack/eased", "attack/shortened"} & {probe.id for probe in found.probes}
+
+
+def test_inputs_are_cut_together_and_then_the_longest_alone() -> None:
+    fewer = example.SALES.encode().rpartition(b"7,")[0]
+
+    def shortened(solve: bytes) -> Files:
+        return {**RESPELLED, "data/sales.csv": fewer} if b'"/app/data/sales.csv"' in solve else {}
+
+    rejection, probes = refused(bench(eased=lambda solve: {**RESPELLED, "data/sales.csv": fewer}))
+    assert (rejection.reason, probes[-1]) == (Reason.TASK_ATTACK_ACCEPTED, "attack/eased")
+    rejection, probes = refused(bench(eased=shortened))
+    assert (rejection.reason, probes[-1]) == (Reason.TASK_ATTACK_ACCEPTED, "attack/shortened")
 
 
 def test_a_surviving_mutant_and_a_refused_spelling_are_remarks() -> None:

@@ -114,6 +114,20 @@ def test_inputs_that_hold_every_output_give_the_answer_away() -> None:
     assert rejection.evidence["path"] == "/app/data/a.json"
 
 
+def test_rules_that_hold_every_output_give_the_answer_away() -> None:
+    rules = example.RULES.encode() + b"\nExample:\n\n" + TOTALS + b"\n"
+    rejection = searched({"RULES.md": rules}, outputs={"out/totals.json": TOTALS}).rejection
+    assert rejection is not None
+    assert rejection.evidence["path"] == "/app/RULES.md"
+
+
+def test_rules_that_hold_one_output_of_two_are_remarked() -> None:
+    rules = example.RULES.encode() + b"\n".join(line.encode() for line in LINES[:3])
+    outputs = {"out/head.csv": "\n".join(LINES[:3]).encode(), "out/totals.json": TOTALS}
+    found = searched({"RULES.md": rules}, outputs=outputs)
+    assert (found.rejection, found.remarks) == (None, ["The output out/head.csv stands whole in the input RULES.md."])
+
+
 def test_what_was_edited_in_place_is_like_what_it_was() -> None:
     before, after = "\n".join(LINES).encode(), "\n".join([*LINES[:-1], "39,moved,0"]).encode()
     assert searched(planned={"data/rows.csv": before}, outputs={"data/rows.csv": after}).rejection is None

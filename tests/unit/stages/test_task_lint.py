@@ -47,6 +47,18 @@ def test_instruction_problems(given: InstructionReply, said: str) -> None:
     assert problems[0].component is Component.INSTRUCTION
 
 
+def test_an_output_that_nobody_makes_is_the_instruction_s_fault() -> None:
+    given = instruction(outputs=[*example.INSTRUCTION.outputs, "/app/out/notes.html"])
+    assert lint_instruction(given, example.SCENARIO, "RULES.md") == ()  # there is no solution yet
+    (problem,) = lint_instruction(given, example.SCENARIO, "RULES.md", example.SOLUTION)
+    assert (
+        problem.text
+        == "The instruction's output /app/out/notes.html is none of the scenario, and solve.sh does not make it."
+    )
+    made = example.solution(f"{example.SOLVE}touch out/notes.html\n")
+    assert lint_instruction(given, example.SCENARIO, "RULES.md", made) == ()
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -76,6 +88,12 @@ def test_words_that_work_and_solution_share_are_no_leak(text: str) -> None:
         ("echo 1 > /logs/verifier/reward.txt", "uses /logs/verifier"),
         ("now=$(date +%s)", "is not the same each time"),
         ("python3 -c 'import random; print(random.random())'", "is not the same each time"),
+        ("echo $RANDOM", "uses '$RANDOM', so"),
+        ('echo "${EPOCHSECONDS}"', "is not the same each time"),
+        ("printf 'made on %(%F)T\\n'", "is not the same each time"),
+        ("python3 -c 'import os; print(os.urandom(4))'", "uses 'os.urandom('"),
+        ("python3 -c 'import uuid; print(uuid.uuid4())'", "uses 'uuid.uuid4('"),
+        ("head -c 4 /dev/urandom | od", "uses '/dev/urandom'"),
         ("# " + "x" * 50_000, "the limit is 48000"),
     ],
 )
@@ -92,6 +110,7 @@ def test_solution_problems(line: str, said: str) -> None:
         "mkdir -p /app/tests/unit; ls /app/logs",
         "cat > /app/runbook.md <<'EOF'\ncurl http://localhost/health\nEOF",
         "date -d @0 +%F; x=$(date -u -d @0 +%F)",
+        "printf '%s (%d)T\\n' x 1; RANDOMISE=1; echo $RANDOMISE",
         "echo 'the pip was in the apple; wgetting'",
     ],
 )
@@ -139,6 +158,8 @@ def test_harmless_solution_lines_pass(line: str) -> None:
         ("assert ().__class__", "uses __class__"),
         (f"assert text_of(APP) == '{'ab' * 32}'", "holds a typed hash"),
         ("assert totols()", "uses totols, which is not defined"),
+        ('assert (totals() == 1, "always true")', "what it asserts is always true"),
+        ("found = totals()\nassert found == found", "what it asserts is always true"),
     ],
 )
 def test_check_problems(body: str, said: str) -> None:
@@ -151,6 +172,7 @@ def test_check_problems(body: str, said: str) -> None:
     "body",
     [
         "totals()",
+        "totals()\nassert True",
         "if totals():\n    pass",
         "raise AssertionError('x')",
         "for x in (1, 2):\n    assert x in totals()",
@@ -170,6 +192,18 @@ def test_check_problems(body: str, said: str) -> None:
 )
 def test_good_checks_pass(body: str) -> None:
     assert lint_verifier(example.with_check(5, body=body), example.SCENARIO, example.INSTRUCTION) == ()
+
+
+def test_a_name_that_is_nowhere_is_said_first() -> None:
+    """Else a check whose only call is misspelled would be told that it asserts nothing."""
+    problems = lint_verifier(example.with_check(5, body='total_was_right("north")'), example.SCENARIO)
+    assert [p.rule for p in problems] == ["undefined-name", "cannot-fail"]
+
+
+def test_an_idle_assert_in_a_helper_is_found() -> None:
+    helpers = f'{example.HELPERS}\ndef same(a, b):\n    assert (a == b, "they differ")\n'
+    (problem,) = lint_verifier(verifier(helpers=helpers), example.SCENARIO)
+    assert problem.text.startswith("A helper cannot fail at ")
 
 
 def verifier(**update: Any) -> VerifierReply:

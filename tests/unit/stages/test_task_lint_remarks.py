@@ -8,7 +8,7 @@ import pytest
 from facet_dagster.domain.environment import E0File, Environment, PlannedFile
 from facet_dagster.domain.outcome import Component
 from facet_dagster.domain.task import Draft
-from facet_dagster.stages.task.lint import RULES, lint, lint_remarks, lint_verifier
+from facet_dagster.stages.task.lint import RULES, lint, lint_on, lint_remarks, lint_verifier
 from tests.fixtures import task_example as example
 
 OUT = "/app/out/totals.json"
@@ -85,6 +85,30 @@ def test_what_is_often_a_defect_is_said(rule: str, given: Draft) -> None:
 )
 def test_what_is_right_is_not_remarked(given: Draft) -> None:
     assert told(given) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/app/data/map.json", "/app/input/sales.csv", "/app/total.json"],
+    ids=["nowhere", "wrong folder", "misspelt"],
+)
+def test_a_path_that_nobody_knows_refuses_the_instruction(path: str) -> None:
+    problems = lint_on(draft(intro=f"See `{path}`."), environment(), example.SCENARIO)
+    assert [(p.rule, p.component) for p in problems] == [("lost-path", Component.INSTRUCTION)]
+    assert path in problems[0].text
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        draft(intro="The rows are in `/app/data/sales.csv`, below `/app/data`."),
+        draft(intro="Leave no `/app/work.tmp`.", solve=f"{example.SOLVE}rm -f /app/work.tmp\n"),
+        draft("assert not (APP / 'keep/out.log').exists()", intro="Do not write `/app/keep/out.log`."),
+        draft(intro="Write nothing to `/app/out/<name>.md`, nor to `/app/logs/*.txt`."),
+    ],
+)
+def test_a_path_that_solution_or_verifier_knows_does_not(given: Draft) -> None:
+    assert lint_on(given, environment(), example.SCENARIO) == ()
 
 
 def test_a_literal_that_the_solution_s_result_bears_out_is_known() -> None:

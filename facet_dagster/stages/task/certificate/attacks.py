@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from facet_dagster.domain.archive import unpack
+from collections.abc import Mapping
+
+from facet_dagster.domain.archive import Member, unpack
+from facet_dagster.domain.environment import WORKDIR
 from facet_dagster.domain.file_variants import partials, trivial_attacks
+from facet_dagster.domain.formats import decode
 from facet_dagster.domain.outcome import Reason, Rejection
 from facet_dagster.stages.task.certificate import tampering
 from facet_dagster.stages.task.certificate.bench import Bench, Seen, refusal
 from facet_dagster.stages.task.certificate.final import Final, outputs_in
 from facet_dagster.stages.task.render import markdown
-from facet_dagster.stages.task.trial import Work
 
 WHAT = {
     "empty": "empty outputs",
@@ -54,18 +57,46 @@ def _forged(bench: Bench) -> Rejection | None:
 
 
 def _eased(bench: Bench, final: Final, rules_file: str) -> Rejection | None:
-    """The solution at work on inputs that were cut before: right only for a verifier that trusts /app."""
-    what = "the work done on inputs that were cut before"
-    work = bench.work(tampering.ease(bench.draft.solution.solve_sh, rules_file))
-    if _same_outputs(bench, work, final):
-        return None
-    crashed = work.program is None or not work.program.ok
-    seen = bench.judge("attack/eased", what, work.left, work=work, crashed=crashed)
-    return _accepted(what, seen) if seen.probe.reward == 1 else None
+    """The solution at work on inputs that were cut before: right only for a verifier that trusts /app.
+
+    All inputs are cut at once; then only the end of the longest, which leaves what a verifier names by hand.
+    """
+    solve_sh, longest = bench.draft.solution.solve_sh, _longest_input(final, rules_file)
+    attacks = {"eased": ("inputs that were cut before", tampering.ease(solve_sh, rules_file))}
+    if longest:
+        attacks["shortened"] = (f"{longest} without its end", tampering.ease(solve_sh, rules_file, only=longest))
+    for name, (inputs, program) in attacks.items():
+        what = f"the work done on {inputs}"
+        work = bench.work(program)
+        left = unpack(work.left.app) if work.left.app else {}
+        if not _was_cut(left, final) or _same_outputs(bench, left, final):
+            continue
+        crashed = work.program is None or not work.program.ok
+        seen = bench.judge(f"attack/{name}", what, work.left, work=work, crashed=crashed)
+        if seen.probe.reward == 1:
+            return _accepted(what, seen)
+    return None
 
 
-def _same_outputs(bench: Bench, work: Work, final: Final) -> bool:
-    found = outputs_in(unpack(work.left.app), bench.draft.instruction.outputs) if work.left.app else {}
+def _longest_input(final: Final, rules_file: str) -> str | None:
+    """The initial text with most lines, and with two at least; the rules are none."""
+    texts = {path: data for path, data in final.initial.items() if path != rules_file and decode(data)[1] is not None}
+    lines = {path: data.count(b"\n") for path, data in texts.items() if data.count(b"\n") > 1}
+    return max(lines, key=lambda path: lines[path], default=None)
+
+
+def _was_cut(left: Mapping[str, Member], final: Final) -> bool:
+    """Whether an input differs from what the plain work left of it; some inputs cannot be cut."""
+    names = [f"{WORKDIR.strip('/')}/{path}" for path in final.initial]
+    return any(_data(left.get(name)) != _data(final.members.get(name)) for name in names)
+
+
+def _data(member: Member | None) -> bytes | None:
+    return member.data if member else None
+
+
+def _same_outputs(bench: Bench, left: Mapping[str, Member], final: Final) -> bool:
+    found = outputs_in(left, bench.draft.instruction.outputs)
     return {path: found.get(path) for path in final.outputs} == dict(final.outputs)
 
 

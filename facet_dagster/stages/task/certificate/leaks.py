@@ -48,12 +48,20 @@ def search(draft: Draft, environment: Environment, final: Final, image: str, san
     if copies and len(copies) == len(answer.outputs) and not environment.recipe.services:
         output, path = copies[0], known[copies[0]]
         return Searched(_leaked(f"{WORKDIR}/{path}", f"the whole of every output, such as {output}"))
+    rules_file = environment.recipe.rules_file
+    if _told_by(given.get(rules_file, []), answer) and not environment.recipe.services:
+        return Searched(_leaked(f"{WORKDIR}/{rules_file}", "the whole of every output"))
     done = Searched(
         remarks=[f"The output {output} stands whole in the input {path}." for output, path in known.items()]
     )
     secret = replace(answer, outputs={path: text for path, text in answer.outputs.items() if path not in known})
     done.rejection = _elsewhere(secret, _places(environment, final, inputs, image, sandbox, done))
     return done
+
+
+def _told_by(rules: list[str], answer: Answer) -> bool:
+    """Whether the rules hold all outputs: rows may rightly be selected from data, but not from rules."""
+    return bool(answer.outputs) and all(_holds(rules, content) for content in answer.outputs.values())
 
 
 def is_input(path: str, planned: list[str], told: str) -> bool:

@@ -66,7 +66,7 @@ def cut_json(value):
 
 for folder, _, names in os.walk("@APP@"):
     for path in (os.path.join(folder, name) for name in names):
-        if path == @RULES@ or os.path.islink(path):
+        if path == @RULES@ or os.path.islink(path) or @ONLY@ not in ("", path):
             continue
         try:
             with open(path, encoding="utf-8", newline="") as file:
@@ -82,7 +82,7 @@ for folder, _, names in os.walk("@APP@"):
 PY
 printf '%s' '@SOLUTION@' | base64 -d > /tmp/work.sh
 cp -a @APP@ /tmp/before
-for share in half most; do
+for share in @SHARES@; do
     python3 /tmp/cut.py "$share"
     bash /tmp/work.sh && exit 0
     find @APP@ -mindepth 1 -delete
@@ -98,11 +98,15 @@ def forge(verifier: VerifierReply) -> bytes:
     return _FORGE.replace("@NAMES@", " ".join(names)).encode()
 
 
-def ease(solve_sh: str, rules_file: str) -> bytes:
-    """Every text below /app but the rules is cut to half, or else by its end; then the solution works on the rest."""
+def ease(solve_sh: str, rules_file: str, only: str = "") -> bytes:
+    """Every text below /app but the rules is cut to half, or else by its end; then the solution works on the rest.
+
+    Of ``only``, when given (relative to /app), the end alone is cut, and nothing else.
+    """
     text = base64.b64encode(script(solve_sh).encode()).decode()
     filled = _EASE.replace("@APP@", WORKDIR).replace("@RULES@", json.dumps(f"{WORKDIR}/{rules_file}"))
-    return filled.replace("@SOLUTION@", text).encode()
+    filled = filled.replace("@ONLY@", json.dumps(f"{WORKDIR}/{only}" if only else ""))
+    return filled.replace("@SHARES@", "most" if only else "half most").replace("@SOLUTION@", text).encode()
 
 
 def _imported(verifier: VerifierReply) -> set[str]:

@@ -20,6 +20,7 @@ __all__ = [
     "lint",
     "lint_collect",
     "lint_instruction",
+    "lint_on",
     "lint_remarks",
     "lint_solution",
     "lint_verifier",
@@ -34,6 +35,13 @@ def lint(draft: Draft, scenario: Scenario, rules_file: str, *, services: bool = 
         *lint_verifier(draft.verifier, scenario, draft.instruction),
         *lint_collect(draft.verifier, draft.collect, services=services),
     )
+
+
+def lint_on(draft: Draft, environment: Environment, scenario: Scenario) -> tuple[Problem, ...]:
+    """All problems of a draft on the initial state that it was written for."""
+    recipe = environment.recipe
+    found = lint(draft, scenario, recipe.rules_file, services=bool(recipe.services))
+    return (*found, *paths.problems(draft, environment))
 
 
 def lint_remarks(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from facet_dagster.domain.scenario import Scenario
 from facet_dagster.domain.task import InstructionReply, SolutionReply
+from facet_dagster.stages.task.lint.reading import is_output
 from facet_dagster.stages.task.lint.rules import Problem, said
 from facet_dagster.stages.task.render import markdown, script
 
@@ -24,7 +25,7 @@ def lint_instruction(
     return (
         *too_long(text, "instruction", MAX_CHARS),
         *_section_problems(instruction, scenario),
-        *_path_problems(instruction, scenario),
+        *_path_problems(instruction, scenario, solution),
         *_rules_file_problems(text, rules_file),
         *_leak_problems(text, solution),
     )
@@ -47,11 +48,18 @@ def _section_problems(instruction: InstructionReply, scenario: Scenario) -> Iter
         yield said("requirement-section", text)
 
 
-def _path_problems(instruction: InstructionReply, scenario: Scenario) -> Iterator[Problem]:
+def _path_problems(
+    instruction: InstructionReply, scenario: Scenario, solution: SolutionReply | None
+) -> Iterator[Problem]:
+    """``solution`` is None before it is written: then nobody knows who makes another output than the scenario's."""
+    planned = scenario.references.outputs
     for path in instruction.outputs:
         if not re.fullmatch(r"/app/[^\s]+", path) or ".." in path:
             yield said("output-path", f"The instruction's output {path!r} is not an absolute path below /app.")
-    for path in scenario.references.outputs:
+        elif solution and not is_output(path, planned) and path.rpartition("/")[2] not in solution.solve_sh:
+            text = f"The instruction's output {path} is none of the scenario, and solve.sh does not make it."
+            yield said("output-path", text)
+    for path in planned:
         if path.rstrip("/") not in {p.rstrip("/") for p in instruction.outputs}:
             yield said("output-path", f"The scenario's output {path} is missing from the instruction's outputs.")
 

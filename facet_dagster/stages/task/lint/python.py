@@ -14,7 +14,7 @@ from facet_dagster.domain.python_source import nodes
 from facet_dagster.domain.task import Check, VerifierReply
 from facet_dagster.stages.task.lint.rules import Problem, said
 from facet_dagster.stages.task.render import CHECK_HEADER, body, helpers, parsed
-from facet_dagster.stages.task.syntax import Function, can_fail, raising_helpers, syntax_error
+from facet_dagster.stages.task.syntax import Function, can_fail, is_always_true, raising_helpers, syntax_error
 
 
 def _words(text: str) -> frozenset[str]:
@@ -44,10 +44,10 @@ def problems(verifier: VerifierReply) -> Iterator[Problem]:
         yield said("python-syntax", f"The helpers are no valid Python: {syntax_error(helpers(verifier))}")
     else:
         yield from _helper_problems(library)
+    yield from undefined_names(verifier)
     raisers = raising_helpers(verifier)
     for check in verifier.checks:
         yield from check_problems(check, raisers)
-    yield from undefined_names(verifier)
 
 
 def check_problems(check: Check, raisers: frozenset[str]) -> Iterator[Problem]:
@@ -61,6 +61,7 @@ def check_problems(check: Check, raisers: frozenset[str]) -> Iterator[Problem]:
     if not can_fail(tree.body, raisers):
         text = f"{name} cannot fail: it holds no reachable assert and calls no helper that asserts."
         yield said("cannot-fail", text)
+    yield from _idle_asserts(name, tree)
     if any(_states_a_truth(node) for node in nodes(tree)):
         text = f"{name} returns or states a comparison and does nothing with it; it must assert it."
         yield said("lost-comparison", text)
@@ -75,11 +76,20 @@ def check_problems(check: Check, raisers: frozenset[str]) -> Iterator[Problem]:
 def _helper_problems(library: ast.Module) -> Iterator[Problem]:
     for rule, text in _forbidden(library):
         yield said(rule, f"The helpers: a function {text}.")
+    yield from _idle_asserts("A helper", library)
     for node in library.body:
         runs = isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant)
         if runs or isinstance(node, ast.For | ast.While | ast.With | ast.Assert | ast.Raise):
             text = f"The helpers run code on import (line {node.lineno}); they must only define."
             yield said("code-on-import", text)
+
+
+def _idle_asserts(place: str, tree: ast.AST) -> Iterator[Problem]:
+    """Asserts that nothing can fail, such as one of a tuple. ``assert True`` may be a way to write nothing."""
+    for node in nodes(tree):
+        if isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant) and is_always_true(node.test):
+            text = f"{place} cannot fail at {ast.unparse(node)[:120]!r}: what it asserts is always true."
+            yield said("cannot-fail", text)
 
 
 def _forbidden(tree: ast.AST) -> Iterator[tuple[str, str]]:

@@ -23,6 +23,7 @@ RULES: dict[str, Rule] = {
     "instruction-length": Rule(INSTRUCTION, True, "Keep the instruction below 12,000 characters."),
     "requirement-section": Rule(INSTRUCTION, True, "State every requirement in a section, and no other."),
     "output-path": Rule(INSTRUCTION, True, "Name every output of the scenario, as an absolute path below /app."),
+    "lost-path": Rule(INSTRUCTION, True, "Name no path that is not there and that nothing else knows."),
     "rules-file": Rule(INSTRUCTION, True, "Name the rules file."),
     "machinery": Rule(INSTRUCTION, True, "Speak of the work, never of solve.sh or of the tests."),
     "solution-leak": Rule(INSTRUCTION, True, "Quote no line of the solution."),

@@ -24,7 +24,11 @@ _SOCKET = re.compile(
     r"^\s*(?:import|from)\s+(socket|urllib\.request|requests|http\.client|httpx|aiohttp)\b", re.MULTILINE
 )
 _JUDGE = re.compile(r"(?<![\w/.}-])/(tests|logs/verifier|logs/agent|solution)(?=[/\s\"')]|$)", re.MULTILINE)
-_CLOCK = re.compile(r"datetime\.(?:now|utcnow|today)\(|date\.today\(|time\.time\(|\$\(date\b(?![^)]*-d)|random\.\w+\(")
+_CLOCK = re.compile(
+    r"datetime\.(?:now|utcnow|today)\(|date\.today\(|time\.time(?:_ns)?\(|\$\(date\b(?![^)]*-d)|random\.\w+\("
+    r"|\$\{?(?:S?RANDOM|EPOCHSECONDS|EPOCHREALTIME)\b|\bprintf\s[^\n]*?%\([^)\n]*\)T"
+    r"|\bos\.urandom\(|\buuid\.uuid[14]\(|\bsecrets\.\w+\(|/dev/u?random\b"
+)
 
 
 def lint_solution(solution: SolutionReply, *, services: bool = False) -> tuple[Problem, ...]:
