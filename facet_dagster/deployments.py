@@ -35,6 +35,7 @@ JUDGED_BY = {
     "semantic_mutants": "verifier",
     "second_solution": "solution",
     "triage_refusal": "verifier",
+    "blind_verifier": "verifier",
 }
 
 

@@ -156,7 +156,7 @@ class Task(Value):
         return bool(self.validations) and self.validations[-1].valid
 
 
-Level = Literal["basic", "standard"]
+Level = Literal["basic", "standard", "strict"]
 
 
 class Certificate(Value):

@@ -60,9 +60,23 @@ def seed_stages(settings: Settings) -> SeedStages:
     draft = Stage("task_draft", task.DRAFT_VERSION, (built, scenes))
     checked = Stage("first_validation", task.VALIDATION_VERSION, (draft, built, scenes), (settings.trial_seconds,))
     final = Stage("task", task.VERSION, (checked, built, scenes), (settings.task_repairs,))
-    asked = (task.EXAMINE_VERSION,) if settings.certificate == "standard" else ()
-    certificate = Stage("certificate", task.CERTIFICATE_VERSION, (final, scenes), (settings.certificate, *asked))
+    certificate = Stage("certificate", task.CERTIFICATE_VERSION, (final, scenes), _tried(settings))
     return SeedStages(seed, scenes, first, built, draft, checked, final, certificate)
+
+
+def _tried(settings: Settings) -> tuple[object, ...]:
+    """What of the settings, and of the prompts that they ask for, a certificate depends on."""
+    level = settings.certificate
+    examined = (task.EXAMINE_VERSION,) if level != "basic" else ()
+    return (level, effort(settings), *examined, *((task.BLIND_VERSION,) if level == "strict" else ()))
+
+
+def effort(settings: Settings) -> task.Effort:
+    return task.Effort(
+        mutants=settings.certificate_mutants,
+        equivalents=settings.certificate_equivalents,
+        reseeds=settings.certificate_reseeds,
+    )
 
 
 def selection_stage(settings: Settings, ledger: Ledger, count: int) -> Stage:

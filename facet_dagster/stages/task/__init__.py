@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from facet_dagster.domain.ids import digest
 from facet_dagster.prompts import version
-from facet_dagster.stages.task.certificate import certify
+from facet_dagster.stages.task.blind import BLIND_VERSION
+from facet_dagster.stages.task.certificate import Effort, certify
 from facet_dagster.stages.task.draft import draft
 from facet_dagster.stages.task.examine import EXAMINE_VERSION
 from facet_dagster.stages.task.images import Images
@@ -26,14 +27,16 @@ _FILES = digest([(SHIPPED / name).read_text(encoding="utf-8") for name in ("run_
 DRAFT_VERSION = f"2-{version('instruction', 'solution', 'verifier')}"
 VALIDATION_VERSION = f"2-{_FILES}"
 VERSION = f"2-{version('repair_task')}-{_FILES}"
-CERTIFICATE_VERSION = f"2-{_FILES}"
+CERTIFICATE_VERSION = f"3-{_FILES}"
 
 __all__ = [
+    "BLIND_VERSION",
     "CERTIFICATE_VERSION",
     "DRAFT_VERSION",
     "EXAMINE_VERSION",
     "VALIDATION_VERSION",
     "VERSION",
+    "Effort",
     "Images",
     "Package",
     "Rebuild",

@@ -11,18 +11,17 @@ from facet_dagster.domain.facts import ArtifactFact, Fact
 from facet_dagster.domain.findings import Probe
 from facet_dagster.domain.ids import to_json
 from facet_dagster.domain.outcome import Component, Rejection, Value
+from facet_dagster.domain.replies import NO_REPLIES, Replies
 from facet_dagster.domain.scenario import Scenario
-from facet_dagster.domain.second import SecondReply
 from facet_dagster.domain.semantic import Finding, MutantsReply, Sorted
 from facet_dagster.domain.task import Task
 from facet_dagster.ports import LLM, ArtifactStore
 from facet_dagster.prompts import version
-from facet_dagster.stages.task.second import Second, second, try_second
+from facet_dagster.stages.task.second import Second, second
 from facet_dagster.stages.task.semantic import (
     discriminators,
     survived,
     try_mutants,
-    usable_mutants,
     write_mutants,
 )
 from facet_dagster.stages.task.trial import Left, Trials
@@ -39,6 +38,12 @@ class Examined:
     facts: tuple[Fact, ...]
     rejection: Rejection | None
     open: tuple[str, ...] = ()
+    replies: Replies = NO_REPLIES
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is left open, and the findings, which do not decide where nothing is rejected."""
+        return [*self.open, *(f"{one.probe} ({one.component}): {one.what}" for one in self.findings)]
 
 
 def examine(
@@ -64,16 +69,15 @@ def examine(
         facts=(*facts, *other.facts, *_kept(sorted_out, other, store)),
         rejection=other.rejection or survived(tried),
         open=(*_untold(sorted_out, tried.probes, scenario), *([other.open] if other.open else [])),
+        replies=_replies(sorted_out, other),
     )
 
 
-def examine_again(
-    task: Task, scenario: Scenario, mutants: MutantsReply, other: SecondReply, *, trials: Trials
-) -> tuple[Probe, ...]:
-    """Try what was kept once more, without a model. Raises SandboxError."""
-    found = usable_mutants(task, mutants.mutants, discriminators(scenario))
-    tried = try_mutants(found.usable, task.draft, scenario, trials)
-    return (*tried.probes, try_second(other, task.draft.instruction.outputs, trials).probe("S1"))
+def _replies(found: Sorted, other: Second) -> Replies:
+    """What can be tried again: a second solution that was at fault itself is not."""
+    mutants = MutantsReply(mutants=[one.mutant for one in found.usable]) if found.usable else None
+    pairs = zip(other.probes, other.replies, strict=True)
+    return Replies(mutants=mutants, second={probe.id: reply for probe, reply in pairs if not probe.crashed})
 
 
 def _findings(other: Second) -> tuple[Finding, ...]:

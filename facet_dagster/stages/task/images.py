@@ -51,11 +51,7 @@ def images(
     with environment_image(environment, sandbox, limits) as work:
         e0 = e0_archive(work, sandbox)
         tests = verifier_context(draft, e0, environment.base_image)
-        context = (
-            tests
-            if packaged
-            else BuildContext({DOCKERFILE: bare_verifier_dockerfile(environment.base_image, ()).encode()})
-        )
+        context = tests if packaged else _bare(environment.base_image)
         judge = ""
         try:
             with _held(lambda: _built(context, "verifier", environment.seed, sandbox, limits), sandbox) as judge:
@@ -71,6 +67,37 @@ def images(
 
 def _bare(base_image: str) -> BuildContext:
     return BuildContext({DOCKERFILE: bare_verifier_dockerfile(base_image, ()).encode()})
+
+
+@contextmanager
+def shared_verifier(base_image: str, subject: str, sandbox: Sandbox, limits: TaskLimits) -> Iterator[str]:
+    """The image that all verifiers share, for the block. Raises SandboxError."""
+    with _held(lambda: _built(_bare(base_image), "verifier", subject, sandbox, limits), sandbox) as image:
+        yield image
+
+
+@contextmanager
+def package_images(
+    environment: BuildContext,
+    tests: BuildContext,
+    services: tuple[Service, ...],
+    *,
+    subject: str,
+    sandbox: Sandbox,
+    limits: TaskLimits,
+) -> Iterator[Images]:
+    """Both images of a package, built from its folders; that of the verifier is removed at the end.
+
+    Raises SandboxError: it was built before, so that a failure is trouble of the machine.
+    """
+    with _held(lambda: _built(environment, "environment", subject, sandbox, limits), sandbox) as work:
+        judge = ""
+        try:
+            with _held(lambda: _built(tests, "verifier", subject, sandbox, limits), sandbox) as judge:
+                yield Images(work, judge, services)
+        finally:
+            if judge:
+                sandbox.remove_image(judge)
 
 
 @contextmanager

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from facet_dagster.stages.task.certificate.certify import certify
+from facet_dagster.stages.task.certificate.effort import Effort
 
-__all__ = ["certify"]
+__all__ = ["Effort", "certify"]
