@@ -16,7 +16,7 @@ from facet_dagster.domain.dockerfile import (
 from facet_dagster.domain.environment import WORKDIR, Environment, Service
 from facet_dagster.domain.task import Draft
 from facet_dagster.errors import SandboxError
-from facet_dagster.ports import BuildContext, BuildFailed, Sandbox
+from facet_dagster.ports import BuildContext, BuildFailed, Built, Sandbox
 from facet_dagster.stages.task.package import TaskLimits, verifier_context
 
 ATTEMPTS = 5
@@ -86,18 +86,26 @@ def package_images(
     sandbox: Sandbox,
     limits: TaskLimits,
 ) -> Iterator[Images]:
-    """Both images of a package, built from its folders; that of the verifier is removed at the end.
+    """Both images of a package, built from its folders, and removed at the end where they were not there before.
 
-    Raises SandboxError: it was built before, so that a failure is trouble of the machine.
+    Raises SandboxError: they were built before, so that a failure is trouble of the machine.
     """
-    with _held(lambda: _built(environment, "environment", subject, sandbox, limits), sandbox) as work:
-        judge = ""
-        try:
-            with _held(lambda: _built(tests, "verifier", subject, sandbox, limits), sandbox) as judge:
-                yield Images(work, judge, services)
-        finally:
-            if judge:
-                sandbox.remove_image(judge)
+    built: list[Built] = []
+
+    def make(context: BuildContext, what: str) -> str:
+        built.append(_build(context, what, subject, sandbox, limits))
+        return built[-1].image
+
+    try:
+        with (
+            _held(lambda: make(environment, "environment"), sandbox) as work,
+            _held(lambda: make(tests, "verifier"), sandbox) as judge,
+        ):
+            yield Images(work, judge, services)
+    finally:
+        for one in built:
+            if not one.reused:
+                sandbox.remove_image(one.image)
 
 
 @contextmanager
@@ -132,11 +140,15 @@ def _environment_image(environment: Environment, sandbox: Sandbox, limits: TaskL
 
 
 def _built(context: BuildContext, what: str, subject: str, sandbox: Sandbox, limits: TaskLimits) -> str:
+    return _build(context, what, subject, sandbox, limits).image
+
+
+def _build(context: BuildContext, what: str, subject: str, sandbox: Sandbox, limits: TaskLimits) -> Built:
     built = sandbox.build(context, subject=subject, seconds=limits.build_seconds)
     if isinstance(built, BuildFailed):
         text = f"The {what} image of {subject} does not build ({built.step}): {built.log_tail[-500:]}"
         raise SandboxError(text, transient=True)
-    return built.image
+    return built
 
 
 def e0_archive(image: str, sandbox: Sandbox) -> bytes:
