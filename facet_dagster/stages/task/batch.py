@@ -13,23 +13,36 @@ from facet_dagster.domain.archive import Member, pack_members, unpack
 from facet_dagster.domain.environment import WORKDIR
 from facet_dagster.ports import Put, Run
 from facet_dagster.stages.task import live
-from facet_dagster.stages.task.trial import JUDGE_ENV, LOGS, Judgement, Left, Trials, read_result
+from facet_dagster.stages.task.trial import JUDGE_ENV, Judgement, Left, Trials, read_result
 
 FEWEST = 3
 MOST_BYTES = 32 * 1024 * 1024
 RESULTS = "/logs/states"
-SCRIPT = ("bash", "/states/run.sh")
-# A link, since the state lies in a mounted folder: it can be neither moved nor, without its owner's rights, copied.
-_RUN = rf"""#!/bin/bash
-rmdir {WORKDIR} || exit 1
-for (( n = 0; n < $1; n++ )); do
-    ln -s "/states/$n{WORKDIR}" {WORKDIR}
-    (cd {WORKDIR} && exec timeout -s KILL "$2" bash /tests/test.sh)
-    mkdir "{RESULTS}/$n"
-    cp {LOGS}/checks.json {LOGS}/reward.txt "{RESULTS}/$n/"
-    rm -rf {WORKDIR} {LOGS}
-    find /tmp -mindepth 1 -delete
-done
+SCRIPT = ("python3", "-I", "/states/judge.py")
+# Each state is judged in a process of its own, which begins with what the first one has loaded. A link, since the state
+# lies in a mounted folder: it can be neither moved nor, without its owner's rights, copied.
+_JUDGE = f"""\
+import collections, csv, decimal, hashlib, importlib.util, json, math, os, re, shutil, sqlite3, sys
+from pathlib import Path
+
+spec = importlib.util.spec_from_file_location("run_checks", "/tests/run_checks.py")
+runner = importlib.util.module_from_spec(spec)
+sys.dont_write_bytecode = True
+spec.loader.exec_module(runner)
+os.rmdir("{WORKDIR}")
+for number in range(int(sys.argv[1])):
+    os.symlink(f"/states/{{number}}{WORKDIR}", "{WORKDIR}")
+    child = os.fork()
+    if child == 0:
+        try:
+            os.chdir("{WORKDIR}")
+            runner.main(Path("/tests"), Path(f"{RESULTS}/{{number}}"))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.unlink("{WORKDIR}")
+    for entry in os.scandir("/tmp"):
+        shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
 """
 
 
@@ -57,7 +70,7 @@ def _run(trials: Trials, states: Sequence[Left]) -> Run:
     collected = next((Put(live.ARTIFACTS, live.inside(left.artifacts)) for left in states if left.artifacts), None)
     return Run(
         image=trials.images.verifier,
-        argv=(*SCRIPT, str(len(states)), f"{seconds:g}"),
+        argv=(*SCRIPT, str(len(states))),
         subject=trials.subject,
         user="root",
         env=JUDGE_ENV,
@@ -71,7 +84,7 @@ def _run(trials: Trials, states: Sequence[Left]) -> Run:
 def _archive(states: Sequence[Left]) -> bytes:
     """Each state below /states/<its number>, and the script."""
     top = WORKDIR.strip("/")
-    members = {"states": Member("dir", 0o755), "states/run.sh": Member("file", 0o755, data=_RUN.encode())}
+    members = {"states": Member("dir", 0o755), "states/judge.py": Member("file", 0o644, data=_JUDGE.encode())}
     for number, left in enumerate(states):
         members[f"states/{number}"] = Member("dir", 0o755)
         inside = unpack(left.app) if left.app else {top: Member("dir", 0o755)}

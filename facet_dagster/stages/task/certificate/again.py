@@ -14,7 +14,7 @@ from facet_dagster.errors import ConfigError
 from facet_dagster.ports import Sandbox
 from facet_dagster.stages.task.certificate.bench import Bench
 from facet_dagster.stages.task.certificate.carried import Carried, read_carried
-from facet_dagster.stages.task.certificate.certify import tried
+from facet_dagster.stages.task.certificate.certify import knowing, tried
 from facet_dagster.stages.task.contexts import Contexts
 from facet_dagster.stages.task.images import e0_archive, package_images
 from facet_dagster.stages.task.package import CERTIFICATE, Package
@@ -76,8 +76,9 @@ def _tried(
         contexts.environment, contexts.tests, services, subject=task.seed, sandbox=sandbox, limits=limits
     ) as images:
         draft = task.draft
-        bench = Bench(Trials(images, sandbox, limits, task.seed, draft.collect, draft.round), draft)
         files = e0_archive(images.environment, sandbox)
+        trials = Trials(images, sandbox, limits, task.seed, draft.collect, draft.round)
+        bench = Bench(knowing(trials, files), draft)
         rejection, _ = tried(task, bench, files, contexts, sandbox, carried.effort)
         if rejection is None and level != "basic":
             found = examine_again(task, carried.scenario, kept, trials=bench.trials, strict=level == "strict")

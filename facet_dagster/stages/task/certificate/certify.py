@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from facet_dagster.domain.facts import ArtifactFact, Fact
@@ -30,6 +30,7 @@ from facet_dagster.stages.task.contexts import Contexts
 from facet_dagster.stages.task.examine import examine
 from facet_dagster.stages.task.images import e0_archive
 from facet_dagster.stages.task.package import TaskLimits, build_package
+from facet_dagster.stages.task.trial import Trials
 from facet_dagster.stages.task.validate import trials_of
 
 
@@ -57,8 +58,8 @@ def certify(
         raise InvariantError(f"Task {task.seed} is not valid and cannot be certified")
     limits = TaskLimits.of(trial_seconds)
     with trials_of(task.draft, task.environment, sandbox=sandbox, limits=limits, packaged=True) as trials:
-        bench = Bench(trials, task.draft)
         files = e0_archive(trials.images.environment, sandbox)
+        bench = Bench(knowing(trials, files), task.draft)
         contexts = Contexts.of(task.draft, task.environment, files)
         rejection, remarks = tried(task, bench, files, contexts, sandbox, effort)
         asked = _Asked()
@@ -99,6 +100,11 @@ def tried(
     rejection, more = on_other_data(bench, final, contexts, task.environment, sandbox, most=effort.reseeds)
     remarks += [*searched.remarks, *more]
     return (rejection, remarks) if rejection else (None, [*remarks, *judged_variants(bench, final, effort)])
+
+
+def knowing(trials: Trials, files: bytes) -> Trials:
+    """The same trials with the initial state at hand: what a program that does nothing leaves needs no container."""
+    return replace(trials, images=replace(trials.images, e0=files))
 
 
 @dataclass(frozen=True)
