@@ -14,6 +14,7 @@ from rich.table import Table
 
 from facet_dagster import connect, proof, webui
 from facet_dagster.child import end_orderly, run_child
+from facet_dagster.cli_certificate import certify, revalidate
 from facet_dagster.cli_experiment import experiment_app
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
 from facet_dagster.cli_output import Json, err, out, say
@@ -48,6 +49,8 @@ app.command()(shell)
 app.command()(coverage)
 app.command()(scenario)
 app.add_typer(experiment_app, name="experiment")
+app.command()(certify)
+app.command()(revalidate)
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tape_app, name="tape")
 app.add_typer(cache_app, name="cache")

@@ -9,7 +9,8 @@
         deployments:                                                         # several endpoints of one model
           - {model: azure/gpt-5-mini, api_base: https://one.example.com, key_env: AZURE_ONE, weight: 3, rpm: 500}
           - {model: azure/gpt-5-mini, api_base: https://two.example.com, key_file: /run/secrets/two}
-    calls: {default: author, judge: small, semantic_mutants: small, second_solution: small, triage_refusal: small}
+    calls: {default: author, judge: small, semantic_mutants: small, second_solution: small, triage_refusal: small,
+            blind_verifier: small}
 
 Keys stand in the environment or in secret files, never in this file.
 """
@@ -35,6 +36,7 @@ JUDGED_BY = {
     "semantic_mutants": "verifier",
     "second_solution": "solution",
     "triage_refusal": "verifier",
+    "blind_verifier": "verifier",
 }
 
 

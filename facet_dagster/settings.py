@@ -75,8 +75,15 @@ class Settings(BaseSettings):
     )
     disk_floor: float = Field(default=1.0, ge=0, description="GiB free below which nothing runs")
     build_cache: float = Field(default=20.0, ge=0, description="GiB that the engine's build cache may hold")
-    certificate: Literal["basic", "standard"] = Field(
-        default="basic", description="how far certificates go: basic asks no model, standard does"
+    certificate: Literal["basic", "standard", "strict"] = Field(
+        default="basic",
+        description="how far certificates go: basic asks no model, standard for mutants and a second solution, "
+        "strict for a second verifier as well",
+    )
+    certificate_mutants: int = Field(default=20, ge=0, description="altered outputs that a certificate has judged")
+    certificate_equivalents: int = Field(default=6, ge=0, description="other spellings of outputs, likewise")
+    certificate_reseeds: int = Field(
+        default=2, ge=0, description="other seeds of a generator that must agree on an answer that is typed; 0: none"
     )
     trial_seconds: float = Field(default=120.0, gt=0)
     build_seconds: float = Field(default=600.0, gt=0)

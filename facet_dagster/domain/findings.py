@@ -11,8 +11,21 @@ from pydantic import Field
 
 from facet_dagster.domain.outcome import Reason, Value
 
-Kind = Literal["baseline", "oracle", "twice", "attack", "partial", "file_mutant", "equivalent", "semantic", "second"]
-RIGHT: frozenset[str] = frozenset({"oracle", "twice", "equivalent", "second", "positive"})
+Kind = Literal[
+    "baseline",
+    "oracle",
+    "twice",
+    "attack",
+    "partial",
+    "reseeded",
+    "stale",
+    "file_mutant",
+    "equivalent",
+    "semantic",
+    "second",
+    "blind",
+]
+RIGHT: frozenset[str] = frozenset({"oracle", "twice", "reseeded", "equivalent", "second", "blind", "positive"})
 
 
 def wanted_reward(ident: str) -> Literal[0, 1]:

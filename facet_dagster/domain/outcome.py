@@ -90,6 +90,8 @@ class Reason(StrEnum):
     TASK_PARTIAL_ACCEPTED = "task.partial_work_accepted"
     TASK_MUTANT_SURVIVED = "task.mutant_survived"
     TASK_OVER_STRICT = "task.over_strict"
+    TASK_HARD_CODED = "task.hard_coded"
+    TASK_VERIFIERS_DISAGREE = "task.verifiers_disagree"
     LLM_MALFORMED = "llm.malformed_reply"
 
 
@@ -129,6 +131,8 @@ POLICY: dict[Reason, Policy] = {
     Reason.TASK_PARTIAL_ACCEPTED: Policy(True, Component.VERIFIER),
     Reason.TASK_MUTANT_SURVIVED: Policy(True, Component.VERIFIER),
     Reason.TASK_OVER_STRICT: Policy(True, Component.VERIFIER),
+    Reason.TASK_HARD_CODED: Policy(True, Component.SOLUTION),
+    Reason.TASK_VERIFIERS_DISAGREE: Policy(True, Component.VERIFIER),
     Reason.LLM_MALFORMED: Policy(False, Component.SCENARIO),
 }
 

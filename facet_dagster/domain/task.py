@@ -206,7 +206,7 @@ class Task(Sparse):
         return bool(self.validations) and self.validations[-1].valid
 
 
-Level = Literal["basic", "standard"]
+Level = Literal["basic", "standard", "strict"]
 
 
 class Certificate(Sparse):

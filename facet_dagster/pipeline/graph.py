@@ -64,8 +64,7 @@ def seed_stages(settings: Settings) -> SeedStages:
     draft = Stage("task_draft", task.DRAFT_VERSION, (built, scenes), (*_writing(settings), *author))
     checked = Stage("first_validation", task.VALIDATION_VERSION, (draft, built, scenes), (settings.trial_seconds,))
     final = Stage("task", task.VERSION, (checked, built, scenes), (settings.repair_rounds, *author))
-    asked = (task.EXAMINE_VERSION,) if settings.certificate == "standard" else ()
-    parts = (settings.certificate, settings.task_repairs, *asked)
+    parts = (settings.repair_rounds, *_tried(settings))
     certificate = Stage("certificate", task.CERTIFICATE_VERSION, (final, scenes), parts)
     return SeedStages(seed, scenes, first, built, draft, checked, final, certificate)
 
@@ -83,6 +82,21 @@ def _writing(settings: Settings) -> tuple[object, ...]:
         return ("recording", task.RECORDING_VERSION, settings.trial_seconds)
     joint = (task.JOINT_VERSION,) if settings.order == "joint" else ()
     return (settings.pipeline, settings.order, *joint)
+
+
+def _tried(settings: Settings) -> tuple[object, ...]:
+    """What of the settings, and of the prompts that they ask for, a certificate depends on."""
+    level = settings.certificate
+    examined = (task.EXAMINE_VERSION,) if level != "basic" else ()
+    return (level, effort(settings), *examined, *((task.BLIND_VERSION,) if level == "strict" else ()))
+
+
+def effort(settings: Settings) -> task.Effort:
+    return task.Effort(
+        mutants=settings.certificate_mutants,
+        equivalents=settings.certificate_equivalents,
+        reseeds=settings.certificate_reseeds,
+    )
 
 
 def selection_stage(settings: Settings, ledger: Ledger, count: int) -> Stage:

@@ -14,7 +14,7 @@ from facet_dagster.domain.skill import Skill
 from facet_dagster.domain.task import Draft, Task
 from facet_dagster.errors import ConfigError, InvariantError
 from facet_dagster.funnel import Compute, Outcome, Stage, current
-from facet_dagster.pipeline.graph import seed_stages
+from facet_dagster.pipeline.graph import effort, seed_stages
 from facet_dagster.pipeline.skills import kept_skills
 from facet_dagster.ports import LLM, ArtifactStore, Ledger, Sandbox
 from facet_dagster.settings import Settings
@@ -209,9 +209,10 @@ def certificate(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm
             store=store,
             level=settings.certificate,
             llm=llm,
+            effort=effort(settings),
             trial_seconds=settings.trial_seconds,
             day=datetime.now(UTC).date(),
-            rounds=settings.task_repairs,
+            rounds=settings.repair_rounds,
             rebuild=_rebuilder(scene, sandbox, settings.build_seconds),
         )
 

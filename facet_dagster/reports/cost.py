@@ -34,6 +34,7 @@ STAGE_OF = {
     "semantic_mutants": "certificate",
     "second_solution": "certificate",
     "triage_refusal": "certificate",
+    "blind_verifier": "certificate",
 }
 
 

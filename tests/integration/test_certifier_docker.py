@@ -18,15 +18,13 @@ from facet_dagster.domain.archive import pack, unpack
 from facet_dagster.domain.dockerfile import environment_executables, environment_files
 from facet_dagster.domain.e0 import e0_from_archive
 from facet_dagster.domain.environment import BuildAttempt, Environment, SourceFile
-from facet_dagster.domain.facts import ArtifactFact
 from facet_dagster.domain.outcome import Component, Reason
-from facet_dagster.domain.second import SecondReply
-from facet_dagster.domain.semantic import MutantsReply
 from facet_dagster.domain.task import Certificate, Task, VerifierReply
 from facet_dagster.ports import BuildContext, Built
 from facet_dagster.stages.task.certificate import certify
-from facet_dagster.stages.task.examine import Examined, examine, examine_again
+from facet_dagster.stages.task.examine import Examined, examine
 from facet_dagster.stages.task.package import TaskLimits
+from facet_dagster.stages.task.reexamine import examine_again
 from facet_dagster.stages.task.validate import first_validation, trials_of
 from tests.fixtures import task_example as example
 from tests.fixtures.examination import (
@@ -100,11 +98,8 @@ def examined(
     with trials_of(draft, environment, sandbox=sandbox, limits=LIMITS) as trials:
         result = examine(task, example.SCENARIO, llm=llm, trials=trials, store=store)
         if again:
-            kept = {fact.kind: store.get(fact.sha256) for fact in result.facts if isinstance(fact, ArtifactFact)}
-            written = MutantsReply.model_validate_json(kept["semantic_mutants"])
-            other = SecondReply.model_validate_json(kept["second_solution"])
-            probes = examine_again(task, example.SCENARIO, written, other, trials=trials)
-            result = replace(result, probes=probes)
+            tried = examine_again(task, example.SCENARIO, result.replies, trials=trials)
+            result = replace(result, probes=tried.probes)
     return result
 
 

@@ -11,14 +11,22 @@ from pathlib import Path
 import pytest
 
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
+from facet_dagster.domain.replies import Replies
+from facet_dagster.domain.second import SecondReply
+from facet_dagster.domain.semantic import MutantsReply
+from facet_dagster.domain.task import Task
 from facet_dagster.settings import load_settings
 from facet_dagster.setup.harbor_tool import HarborTool, harbor_command
+from facet_dagster.stages.task.certificate.carried import Carried, with_carried
+from facet_dagster.stages.task.certificate.effort import USUAL
 from facet_dagster.stages.task.images import e0_archive
 from facet_dagster.stages.task.package import TaskLimits, build_package, export
 from tests.fixtures import service_cases as cases
 from tests.fixtures import task_example as example
+from tests.fixtures.examination import MUTANTS, second
 
 pytestmark = pytest.mark.harbor
+LIMITS = TaskLimits.of(60)
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +45,20 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         example.SCENARIO,
         example.SKILLS,
         e0_archive=example.E0_ARCHIVE,
-        limits=TaskLimits.of(60),
+        limits=LIMITS,
         certificate=example.CERTIFIED,
     )
-    export(built.tar(), folder)
+    draft, environment = example.draft(), example.environment()
+    task = Task(seed=draft.seed, title="t", draft=draft, environment=environment, validations=())
+    carried = Carried.of(task, example.SCENARIO, limits=LIMITS, effort=USUAL, package=built)
+    replies = Replies(
+        mutants=MutantsReply.model_validate({"mutants": MUTANTS}),
+        second={"S1": SecondReply.model_validate(second())},
+        blind=example.VERIFIER,
+    )
+    whole = with_carried(built, carried, replies)
+    assert len([path for path in whole.files if path.startswith("certificate/")]) == 4
+    export(whole.tar(), folder)
     return folder
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from facet_dagster.domain.ids import digest
 from facet_dagster.prompts import version
-from facet_dagster.stages.task.certificate import certify
+from facet_dagster.stages.task.blind import BLIND_VERSION
+from facet_dagster.stages.task.certificate import Effort, certify
 from facet_dagster.stages.task.draft import draft
 from facet_dagster.stages.task.examine import EXAMINE_VERSION
 from facet_dagster.stages.task.images import Images
@@ -31,9 +32,10 @@ JOINT_VERSION = f"1-{version('joint')}"
 RECORDING_VERSION = f"1-{version('session', 'session_instruction', 'session_verifier')}"
 VALIDATION_VERSION = f"2-{_FILES}"
 VERSION = f"3-{version('repair_task')}-{_FILES}"
-CERTIFICATE_VERSION = f"3-{version('repair_task')}-{_FILES}"
+CERTIFICATE_VERSION = f"4-{version('repair_task')}-{_FILES}"
 
 __all__ = [
+    "BLIND_VERSION",
     "CERTIFICATE_VERSION",
     "DRAFT_VERSION",
     "EXAMINE_VERSION",
@@ -42,6 +44,7 @@ __all__ = [
     "RECORDING_VERSION",
     "VALIDATION_VERSION",
     "VERSION",
+    "Effort",
     "Images",
     "Package",
     "Rebuild",

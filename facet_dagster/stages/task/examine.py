@@ -12,6 +12,7 @@ from facet_dagster.domain.facts import ArtifactFact, Fact
 from facet_dagster.domain.findings import KnownState, Probe
 from facet_dagster.domain.ids import to_json
 from facet_dagster.domain.outcome import Component, Reason, Rejection, Value
+from facet_dagster.domain.replies import NO_REPLIES, Replies
 from facet_dagster.domain.scenario import Scenario
 from facet_dagster.domain.second import SecondReply
 from facet_dagster.domain.semantic import Finding, MutantsReply, SemanticMutant, Sorted
@@ -19,13 +20,12 @@ from facet_dagster.domain.task import Draft, Task
 from facet_dagster.ports import LLM, ArtifactStore
 from facet_dagster.prompts import version
 from facet_dagster.stages.task.known import remember
-from facet_dagster.stages.task.second import Second, second, try_second
+from facet_dagster.stages.task.second import Second, second
 from facet_dagster.stages.task.semantic import (
     Tried,
     discriminators,
     survived,
     try_mutants,
-    usable_mutants,
     write_mutants,
 )
 from facet_dagster.stages.task.trial import Left, Trials
@@ -44,6 +44,12 @@ class Examined:
     rejection: Rejection | None
     open: tuple[str, ...] = ()
     known: tuple[KnownState, ...] = ()
+    replies: Replies = NO_REPLIES
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is left open, and the findings, which do not decide where nothing is rejected."""
+        return [*self.open, *(f"{one.probe} ({one.component}): {one.what}" for one in self.findings)]
 
 
 @dataclass(frozen=True)
@@ -94,16 +100,15 @@ def examine(
         rejection=rejection,
         open=(*_untold(sorted_out, tried.probes, scenario), *([other.open] if other.open else [])),
         known=(*_wrong(tried, other, task.draft, store), *_right(other, task.draft, store)) if rejection else (),
+        replies=_replies(sorted_out, other),
     )
 
 
-def examine_again(
-    task: Task, scenario: Scenario, mutants: MutantsReply, other: SecondReply, *, trials: Trials
-) -> tuple[Probe, ...]:
-    """Try what was kept once more, without a model. Raises SandboxError."""
-    found = usable_mutants(task, mutants.mutants, discriminators(scenario))
-    tried = try_mutants(found.usable, task.draft, scenario, trials)
-    return (*tried.probes, try_second(other, task.draft.instruction.outputs, trials).probe("S1"))
+def _replies(found: Sorted, other: Second) -> Replies:
+    """What can be tried again: a second solution that was at fault itself is not."""
+    mutants = MutantsReply(mutants=[one.mutant for one in found.usable]) if found.usable else None
+    pairs = zip(other.probes, other.replies, strict=True)
+    return Replies(mutants=mutants, second={probe.id: reply for probe, reply in pairs if not probe.crashed})
 
 
 def _wrong(tried: Tried, other: Second, draft: Draft, store: ArtifactStore) -> Iterator[KnownState]:

@@ -16,7 +16,7 @@ from facet_dagster.domain.dockerfile import (
 from facet_dagster.domain.environment import WORKDIR, Environment, Service
 from facet_dagster.domain.task import Draft
 from facet_dagster.errors import SandboxError
-from facet_dagster.ports import BuildContext, BuildFailed, Sandbox
+from facet_dagster.ports import BuildContext, BuildFailed, Built, Sandbox
 from facet_dagster.stages.task.package import TaskLimits, verifier_context
 
 ATTEMPTS = 5
@@ -51,11 +51,7 @@ def images(
     with environment_image(environment, sandbox, limits) as work:
         e0 = e0_archive(work, sandbox)
         tests = verifier_context(draft, e0, environment.base_image)
-        context = (
-            tests
-            if packaged
-            else BuildContext({DOCKERFILE: bare_verifier_dockerfile(environment.base_image, ()).encode()})
-        )
+        context = tests if packaged else _bare(environment.base_image)
         judge = ""
         try:
             with _held(lambda: _built(context, "verifier", environment.seed, sandbox, limits), sandbox) as judge:
@@ -71,6 +67,45 @@ def images(
 
 def _bare(base_image: str) -> BuildContext:
     return BuildContext({DOCKERFILE: bare_verifier_dockerfile(base_image, ()).encode()})
+
+
+@contextmanager
+def shared_verifier(base_image: str, subject: str, sandbox: Sandbox, limits: TaskLimits) -> Iterator[str]:
+    """The image that all verifiers share, for the block. Raises SandboxError."""
+    with _held(lambda: _built(_bare(base_image), "verifier", subject, sandbox, limits), sandbox) as image:
+        yield image
+
+
+@contextmanager
+def package_images(
+    environment: BuildContext,
+    tests: BuildContext,
+    services: tuple[Service, ...],
+    *,
+    subject: str,
+    sandbox: Sandbox,
+    limits: TaskLimits,
+) -> Iterator[Images]:
+    """Both images of a package, built from its folders, and removed at the end where they were not there before.
+
+    Raises SandboxError: they were built before, so that a failure is trouble of the machine.
+    """
+    built: list[Built] = []
+
+    def make(context: BuildContext, what: str) -> str:
+        built.append(_build(context, what, subject, sandbox, limits))
+        return built[-1].image
+
+    try:
+        with (
+            _held(lambda: make(environment, "environment"), sandbox) as work,
+            _held(lambda: make(tests, "verifier"), sandbox) as judge,
+        ):
+            yield Images(work, judge, services)
+    finally:
+        for one in built:
+            if not one.reused:
+                sandbox.remove_image(one.image)
 
 
 @contextmanager
@@ -105,11 +140,15 @@ def _environment_image(environment: Environment, sandbox: Sandbox, limits: TaskL
 
 
 def _built(context: BuildContext, what: str, subject: str, sandbox: Sandbox, limits: TaskLimits) -> str:
+    return _build(context, what, subject, sandbox, limits).image
+
+
+def _build(context: BuildContext, what: str, subject: str, sandbox: Sandbox, limits: TaskLimits) -> Built:
     built = sandbox.build(context, subject=subject, seconds=limits.build_seconds)
     if isinstance(built, BuildFailed):
         text = f"The {what} image of {subject} does not build ({built.step}): {built.log_tail[-500:]}"
         raise SandboxError(text, transient=True)
-    return built.image
+    return built
 
 
 def e0_archive(image: str, sandbox: Sandbox) -> bytes:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from facet_dagster.domain.archive import Member, pack_members
+from facet_dagster.domain.archive import Member, pack_members, subtree
 from facet_dagster.domain.environment import WORKDIR, Service
 from facet_dagster.domain.services import ENTRYPOINT, start_seconds
 from facet_dagster.domain.task import CollectCommand
@@ -70,6 +70,11 @@ def work(run: Run, services: Sequence[Service], collect: Sequence[CollectCommand
             return LiveWork(up, program, tuple(done), session.collect(WORKDIR), session.collect(ARTIFACTS))
         except OverLimits as error:
             return LiveWork(up, _over(program or up, error), tuple(done), None, None)
+
+
+def inside(artifacts: bytes) -> bytes:
+    """What was collected, as it goes below /logs/artifacts of another container."""
+    return subtree(artifacts, "artifacts")
 
 
 def beside(run: Run, seconds: float) -> Run:

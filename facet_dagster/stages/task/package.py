@@ -123,16 +123,20 @@ def verifier_context(draft: Draft, e0_archive: bytes, base_image: str) -> BuildC
     ``base_image`` is a public name. e0 below it holds pristine copies of the initial files, up to 8 MiB
     each and 32 MiB together; e0.json holds the sha256 of every one.
     """
-    e0 = initial_files(e0_archive)
     files = {
         "Dockerfile": verifier_dockerfile(base_image, ()).encode(),
         "test.sh": (SHIPPED / "test.sh").read_bytes(),
         "run_checks.py": (SHIPPED / "run_checks.py").read_bytes(),
         "checks.py": checks_module(draft.verifier).encode(),
-        "e0.json": to_json({path: digest(data) for path, data in e0.items()}).encode(),
-        **{f"e0/{path}": data for path, data in _bounded(e0).items()},
+        **e0_files(initial_files(e0_archive)),
     }
     return BuildContext(files, frozenset({"test.sh"}))
+
+
+def e0_files(e0: Mapping[str, bytes]) -> dict[str, bytes]:
+    """What the tests/ folder says of the initial files (path relative to /app -> content)."""
+    sums = to_json({path: digest(data) for path, data in e0.items()}).encode()
+    return {"e0.json": sums, **{f"e0/{path}": data for path, data in _bounded(e0).items()}}
 
 
 def initial_files(e0_archive: bytes) -> dict[str, bytes]:

@@ -175,7 +175,7 @@ def _triage(
     if judged is not None and judged.reward is None:
         text = "The verifier gives no valid reward for a second solution."
         return "", reject(Reason.TASK_VERIFIER_BROKEN, text, log_tail=judged.program.output[-TAIL:])
-    reply = llm.ask(TRIAGE, _triage_variables(task, answer), TriageReply, subject=task.seed, attempt=attempt)
+    reply = llm.ask(TRIAGE, triage_variables(task, answer), TriageReply, subject=task.seed, attempt=attempt)
     blamed = blame(reply, task)
     summary = f"{reply.fault}, so {blamed or 'solver'}: {reply.why}"
     found.facts.append(_fact(task.seed, TRIAGE, attempt, ok=blamed is None, summary=summary, kept=keep(reply, store)))
@@ -215,7 +215,8 @@ def _shown(check: CheckResult) -> dict[str, str]:
     return {"id": check.id, "requirement": check.requirement, "status": check.status, "log_tail": check.message[:600]}
 
 
-def _triage_variables(task: Task, answer: Answered) -> dict[str, Any]:
+def triage_variables(task: Task, answer: Answered) -> dict[str, Any]:
+    """What a referee sees: what the agent saw, its work, and the checks of the task's verifier that refuse it."""
     written = {check.id: check for check in task.draft.verifier.checks}
     refusing = [check for check in _refusing(answer) if check.id in written]
     sources = used_sources([check.id for check in refusing], task.draft.verifier)

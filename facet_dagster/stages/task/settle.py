@@ -14,7 +14,8 @@ from facet_dagster.domain.task import Certificate, Level, Task
 from facet_dagster.errors import MalformedReply
 from facet_dagster.funnel import Outcome, malformed
 from facet_dagster.ports import LLM, ArtifactStore, Sandbox
-from facet_dagster.stages.task.certificate import Certified, certified
+from facet_dagster.stages.task.certificate import Certified, Effort, certified
+from facet_dagster.stages.task.certificate.effort import USUAL
 from facet_dagster.stages.task.draft import keep
 from facet_dagster.stages.task.examine import Kept
 from facet_dagster.stages.task.known import with_known
@@ -35,6 +36,7 @@ class _Settling:
     trial_seconds: float
     day: date
     level: Level
+    effort: Effort
     facts: list[Fact] = field(default_factory=list)
 
     def certified(self, task: Task) -> Certified:
@@ -50,6 +52,7 @@ class _Settling:
                 day=self.day,
                 level=self.level,
                 llm=self.llm,
+                effort=self.effort,
                 kept=Kept.of(self.facts, self.store),
             )
         except MalformedReply as error:
@@ -87,6 +90,7 @@ def certify_and_repair(
     level: Level,
     rounds: int,
     rebuild: Rebuild | None = None,
+    effort: Effort = USUAL,
 ) -> Outcome:
     """Value Certificate of a valid task, certified within ``rounds`` repairs, those of its validation included.
 
@@ -95,7 +99,7 @@ def certify_and_repair(
     is the task in force: None where it is ``task``. A rejected certificate has a value too, which says how far it
     came. Numbers: those of the last certificate, and certificate_repairs. Raises SandboxError and LLMError.
     """
-    at_work = _Settling(scenario, skills, llm, sandbox, store, trial_seconds, day, level)
+    at_work = _Settling(scenario, skills, llm, sandbox, store, trial_seconds, day, level, effort)
     now = task
     while True:
         done = at_work.certified(now)

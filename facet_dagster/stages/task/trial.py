@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter, ValidationError
 
-from facet_dagster.domain.archive import Member, pack_members, subtree, unpack
+from facet_dagster.domain.archive import Member, pack_members, unpack
 from facet_dagster.domain.environment import WORKDIR
 from facet_dagster.domain.facts import CheckFact, Fact, TrialFact
 from facet_dagster.domain.outcome import Value
@@ -158,13 +158,14 @@ class Trials:
             user="root",
             workdir=WORKDIR,
             env={**JUDGE_ENV, **conditions.env, **shuffle},
-            put=(*_artifacts(left), *self._tests()),
+            put=(*_artifacts(left), *self.tests()),
             outbox=(LOGS,),
             limits=self._limits(self.limits.verifier_seconds, conditions),
             attempt=self.attempt,
         )
 
-    def _tests(self) -> tuple[Put, ...]:
+    def tests(self) -> tuple[Put, ...]:
+        """What the verifier's image lacks of /tests."""
         return () if self.images.tests is None else (Put("/tests", self.images.tests),)
 
     def _limits(self, seconds: float, conditions: Conditions) -> Limits:
@@ -182,7 +183,7 @@ def solution_put(solve_sh: bytes) -> tuple[Put, ...]:
 def _artifacts(left: Left) -> tuple[Put, ...]:
     """The work directory as it was left, empty when the program removed it, and what was collected."""
     given = (Put("/", left.app or pack_members({WORKDIR.strip("/"): Member("dir", 0o755)})),)
-    return (*given, Put(live.ARTIFACTS, subtree(left.artifacts, "artifacts"))) if left.artifacts else given
+    return (*given, Put(live.ARTIFACTS, live.inside(left.artifacts))) if left.artifacts else given
 
 
 class _Entry(Value):

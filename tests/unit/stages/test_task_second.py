@@ -20,9 +20,10 @@ from facet_dagster.domain.task import Task
 from facet_dagster.errors import MalformedReply
 from facet_dagster.ports import RunOutcome
 from facet_dagster.prompts import render
-from facet_dagster.stages.task.examine import Examined, examine, examine_again
+from facet_dagster.stages.task.examine import Examined, examine
 from facet_dagster.stages.task.images import Images
 from facet_dagster.stages.task.package import TaskLimits
+from facet_dagster.stages.task.reexamine import examine_again
 from facet_dagster.stages.task.second import Second, second
 from facet_dagster.stages.task.sources import used_sources, wrong_outputs
 from facet_dagster.stages.task.trial import Trials
@@ -231,10 +232,22 @@ def test_all_is_examined_kept_and_tried_again_without_a_model() -> None:
     result = examined(only_awk_and_the_solution, store)
     assert (len(result.probes), result.rejection, result.findings, result.open) == (10, None, (), ())
     kept = {fact.kind: store.get(fact.sha256) for fact in result.facts if isinstance(fact, ArtifactFact)}
-    mutants = MutantsReply.model_validate_json(kept["semantic_mutants"])
-    other = SecondReply.model_validate_json(kept["second_solution"])
-    again = examine_again(TASK, example.SCENARIO, mutants, other, trials=trials(only_awk_and_the_solution))
-    assert again == result.probes
+    assert result.replies.mutants == MutantsReply.model_validate_json(kept["semantic_mutants"])
+    assert result.replies.second == {"S1": SecondReply.model_validate_json(kept["second_solution"])}
+    again = examine_again(TASK, example.SCENARIO, result.replies, trials=trials(only_awk_and_the_solution))
+    assert (again.probes, again.rejection) == (result.probes, None)
+
+
+@pytest.mark.parametrize(
+    ("judge", "reason"),
+    [(lambda solve: ONE, Reason.TASK_OVER_STRICT), (lambda solve: GOOD, Reason.TASK_MUTANT_SURVIVED)],
+    ids=["what was right is refused now", "what was wrong is accepted now"],
+)
+def test_another_verdict_on_what_was_kept_is_a_rejection(judge: Any, reason: Reason) -> None:
+    replies = examined(only_awk_and_the_solution, MemoryArtifactStore()).replies
+    again = examine_again(TASK, example.SCENARIO, replies, trials=trials(judge))
+    assert again.rejection is not None
+    assert again.rejection.reason is reason
 
 
 def test_over_strictness_comes_before_survivors_and_all_findings_are_told() -> None:

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from facet_dagster.stages.task.certificate.certify import Certified, certified, certify
+from facet_dagster.stages.task.certificate.effort import Effort
 
-__all__ = ["Certified", "certified", "certify"]
+__all__ = ["Certified", "Effort", "certified", "certify"]

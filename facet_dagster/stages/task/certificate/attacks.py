@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from facet_dagster.domain.archive import Member, unpack
 from facet_dagster.domain.environment import WORKDIR
@@ -10,7 +10,7 @@ from facet_dagster.domain.file_variants import partials, trivial_attacks
 from facet_dagster.domain.formats import decode
 from facet_dagster.domain.outcome import Reason, Rejection
 from facet_dagster.stages.task.certificate import tampering
-from facet_dagster.stages.task.certificate.bench import Bench, Seen, refusal
+from facet_dagster.stages.task.certificate.bench import Asked, Bench, Seen, refusal
 from facet_dagster.stages.task.certificate.final import Final, outputs_in
 from facet_dagster.stages.task.render import markdown
 
@@ -25,27 +25,29 @@ WHAT = {
 
 def accepted_attack(bench: Bench, final: Final, rules_file: str) -> Rejection | None:
     """The first attack that got the reward; what is only judged goes first. ``rules_file`` is relative to /app."""
-    return _partial(bench, final) or _trivial(bench, final) or _forged(bench) or _eased(bench, final, rules_file)
+    return _judged(bench, final) or _forged(bench) or _eased(bench, final, rules_file)
 
 
-def _partial(bench: Bench, final: Final) -> Rejection | None:
-    for variant in partials(tuple(final.outputs)):
-        left = final.altered({variant.path: variant.data})
-        seen = bench.judge(f"partial/{variant.path}:{variant.kind}", variant.what, left)
+def _judged(bench: Bench, final: Final) -> Rejection | None:
+    for seen in bench.judge_each([*_partial(final), *_trivial(bench, final)], final.left):
+        if seen.probe.reward == 1 and seen.probe.kind == "partial":
+            return refusal(Reason.TASK_PARTIAL_ACCEPTED, f"Part of the work is enough: {seen.probe.what}.", seen)
         if seen.probe.reward == 1:
-            return refusal(Reason.TASK_PARTIAL_ACCEPTED, f"Part of the work is enough: {variant.what}.", seen)
+            return _accepted(seen.probe.what, seen)
     return None
 
 
-def _trivial(bench: Bench, final: Final) -> Rejection | None:
+def _partial(final: Final) -> Iterator[Asked]:
+    for variant in partials(tuple(final.outputs)):
+        left = final.altered({variant.path: variant.data})
+        yield Asked(f"partial/{variant.path}:{variant.kind}", variant.what, left)
+
+
+def _trivial(bench: Bench, final: Final) -> Iterator[Asked]:
     inputs = {path: data for path, data in final.initial.items() if data}
     for name, files in trivial_attacks(tuple(final.outputs), inputs, markdown(bench.draft.instruction)):
         if final.differs(files):
-            what = WHAT.get(name, name)
-            seen = bench.judge(f"attack/{name}", what, final.altered(files))
-            if seen.probe.reward == 1:
-                return _accepted(what, seen)
-    return None
+            yield Asked(f"attack/{name}", WHAT.get(name, name), final.altered(files))
 
 
 def _forged(bench: Bench) -> Rejection | None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from facet_dagster.domain.facts import CheckFact, Fact, TrialFact
 from facet_dagster.domain.findings import Kind, Probe, wanted_reward
 from facet_dagster.domain.ids import digest
-from facet_dagster.domain.outcome import Reason, Rejection, reject
+from facet_dagster.domain.outcome import Component, Reason, Rejection, reject
 from facet_dagster.domain.task import Draft
+from facet_dagster.stages.task.batch import judge_each
 from facet_dagster.stages.task.trial import PLAIN, Conditions, Judgement, Left, Trials, Work
 from facet_dagster.stages.task.validate import failing
 
@@ -33,11 +34,20 @@ class Seen:
     work: Work | None = None
 
 
+class Asked(NamedTuple):
+    """A final state to judge; ``ident`` is kind, slash, name."""
+
+    ident: str
+    what: str
+    left: Left
+
+
 @dataclass
 class Bench:
     """Trials of one draft. ``probes``, ``facts`` and ``seconds`` (of the sandbox) grow with every one.
 
-    ``wrong`` is work that is wrong whatever the verifier says, and that it accepted.
+    ``wrong`` is work that is wrong whatever the verifier says, and that it accepted. ``slowest`` are the seconds of the
+    slowest judgement so far.
     """
 
     trials: Trials
@@ -46,6 +56,11 @@ class Bench:
     facts: list[Fact] = field(default_factory=list)
     seconds: float = 0.0
     wrong: list[tuple[Probe, Left]] = field(default_factory=list)
+    slowest: float = 0.0
+
+    def beside(self, trials: Trials) -> Bench:
+        """Other trials of the draft whose probes and facts are kept with these."""
+        return _Beside(trials, self.draft, self.probes, self.facts, slowest=self.slowest, of=self)
 
     @property
     def patient(self) -> Trials:
@@ -73,13 +88,33 @@ class Bench:
         began = self.seconds
         with self._clock():
             judged = self.trials.judge(left, conditions)
-        kind = ident.partition("/")[0]
+        self.slowest = max(self.slowest, judged.program.seconds)
         spent = self.seconds - began + (work.program.seconds if work and work.program else 0.0)
+        return self._keep(Asked(ident, what, left), judged, spent, work, crashed=crashed)
+
+    def judge_each(self, asked: Sequence[Asked], accepted: Left) -> Iterator[Seen]:
+        """Judge all of them in one container. What does not come out as wanted there is judged alone: that counts.
+
+        ``accepted`` is what the solution left. Probes are kept as they are taken.
+        """
+        began = self.seconds
+        with self._clock():
+            judged = judge_each(self.trials, [one.left for one in asked], accepted, slowest=self.slowest)
+        share = (self.seconds - began) / max(len(asked), 1)
+        for one, verdict in zip(asked, judged, strict=True):
+            if verdict is None or verdict.reward != wanted_reward(one.ident):
+                yield self.judge(one.ident, one.what, one.left)
+            else:
+                yield self._keep(one, verdict, share)
+
+    def _keep(
+        self, asked: Asked, judged: Judgement, spent: float, work: Work | None = None, *, crashed: bool = False
+    ) -> Seen:
         probe = Probe(
-            id=ident,
-            kind=cast("Kind", kind),
-            what=what,
-            wanted=wanted_reward(kind),
+            id=asked.ident,
+            kind=cast("Kind", asked.ident.partition("/")[0]),
+            what=asked.what,
+            wanted=wanted_reward(asked.ident),
             reward=judged.reward,
             failed=tuple(check.id for check in judged.checks if check.status in ("fail", "error")),
             crashed=crashed,
@@ -87,8 +122,8 @@ class Bench:
         )
         seen = Seen(probe, judged, work)
         self.probes.append(probe)
-        if kind in WRONG and probe.reward == 1 and not crashed:
-            self.wrong.append((probe, left))
+        if probe.kind in WRONG and probe.reward == 1 and not crashed:
+            self.wrong.append((probe, asked.left))
         self.facts += self._facts(seen)
         return seen
 
@@ -98,7 +133,10 @@ class Bench:
         try:
             yield
         finally:
-            self.seconds += time.monotonic() - began
+            self._spend(time.monotonic() - began)
+
+    def _spend(self, seconds: float) -> None:
+        self.seconds += seconds
 
     def _facts(self, seen: Seen) -> Iterator[Fact]:
         """Oracles and baselines are rows like those of a validation; of the others only refusals are kept."""
@@ -123,7 +161,19 @@ class Bench:
                 )
 
 
-def refusal(reason: Reason, text: str, seen: Seen, **evidence: Any) -> Rejection:
+@dataclass
+class _Beside(Bench):
+    """What it spends is spent by the bench that it stands beside, too."""
+
+    of: Bench | None = None
+
+    def _spend(self, seconds: float) -> None:
+        super()._spend(seconds)
+        if self.of:
+            self.of.seconds += seconds
+
+
+def refusal(reason: Reason, text: str, seen: Seen, *, component: Component | None = None, **evidence: Any) -> Rejection:
     """A rejection with the probe that it rests on as evidence."""
     probe = {"id": seen.probe.id, "what": seen.probe.what, "wanted": seen.probe.wanted, "reward": seen.probe.reward}
-    return reject(reason, text, probe=probe, failed=failing(seen.judged)[:SHOWN], **evidence)
+    return reject(reason, text, component=component, probe=probe, failed=failing(seen.judged)[:SHOWN], **evidence)

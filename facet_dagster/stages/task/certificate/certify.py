@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from facet_dagster.domain.facts import ArtifactFact, Fact
-from facet_dagster.domain.findings import KnownState, kill_matrix
+from facet_dagster.domain.findings import KnownState, Probe, kill_matrix
 from facet_dagster.domain.outcome import Rejection
+from facet_dagster.domain.replies import NO_REPLIES, Replies
 from facet_dagster.domain.scenario import Scenario
 from facet_dagster.domain.skill import Skill
 from facet_dagster.domain.task import Certificate, Level, Task
 from facet_dagster.errors import InvariantError
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import LLM, ArtifactStore, Sandbox
+from facet_dagster.stages.task.blind import blind
 from facet_dagster.stages.task.certificate import leaks
 from facet_dagster.stages.task.certificate.attacks import accepted_attack
 from facet_dagster.stages.task.certificate.bench import WRONG, Bench
+from facet_dagster.stages.task.certificate.carried import Carried, with_carried
 from facet_dagster.stages.task.certificate.conditions import oracle, steady
-from facet_dagster.stages.task.certificate.file_mutants import judged_equivalents, judged_mutants
+from facet_dagster.stages.task.certificate.effort import USUAL, Effort
+from facet_dagster.stages.task.certificate.file_mutants import judged_variants
 from facet_dagster.stages.task.certificate.final import Final
+from facet_dagster.stages.task.certificate.reseeding import on_other_data
+from facet_dagster.stages.task.contexts import Contexts
 from facet_dagster.stages.task.examine import NOTHING_KEPT, Kept, examine
 from facet_dagster.stages.task.images import e0_archive
 from facet_dagster.stages.task.known import remember
 from facet_dagster.stages.task.package import TaskLimits, build_package
+from facet_dagster.stages.task.trial import Trials
 from facet_dagster.stages.task.validate import trials_of
 
 
@@ -47,10 +54,20 @@ def certify(
     day: date,
     level: Level = "basic",
     llm: LLM | None = None,
+    effort: Effort = USUAL,
 ) -> Outcome:
     """``certified`` without what a later version of the task needs."""
     done = certified(
-        task, scenario, skills, sandbox=sandbox, store=store, trial_seconds=trial_seconds, day=day, level=level, llm=llm
+        task,
+        scenario,
+        skills,
+        sandbox=sandbox,
+        store=store,
+        trial_seconds=trial_seconds,
+        day=day,
+        level=level,
+        llm=llm,
+        effort=effort,
     )
     return done.outcome
 
@@ -66,36 +83,41 @@ def certified(
     day: date,
     level: Level,
     llm: LLM | None,
+    effort: Effort = USUAL,
     kept: Kept = NOTHING_KEPT,
 ) -> Certified:
     """Value Certificate; the package's archive, which holds it, goes to ``store`` under ``Certificate.package``.
 
     The first finding that decides is the rejection, and nothing is tried after it. Level ``standard`` asks ``llm``
-    for mutants and for another solution when all else went well, beyond what was ``kept``. ``skills`` are the seed's,
-    for their names and licences; ``day`` (UTC) is written on the certificate. Raises SandboxError, MalformedReply.
+    for mutants and for another solution when all else went well, beyond what was ``kept``, ``strict`` for another
+    verifier as well. ``skills`` are the seed's, for their names and licences; ``day`` (UTC) is written on the
+    certificate. Raises SandboxError, MalformedReply.
     """
     if not task.valid:
         raise InvariantError(f"Task {task.seed} is not valid and cannot be certified")
-    limits, known = TaskLimits.of(trial_seconds), tuple[KnownState, ...]()
+    limits = TaskLimits.of(trial_seconds)
     with trials_of(task.draft, task.environment, sandbox=sandbox, limits=limits, packaged=True) as trials:
-        bench = Bench(trials, task.draft)
         files = e0_archive(trials.images.environment, sandbox)
-        rejection, remarks = _tried(task, bench, files, sandbox)
-        if rejection is None and level == "standard":
-            rejection, more, known = _examined(task, scenario, bench, llm, store, kept)
-            remarks += more
+        bench = Bench(knowing(trials, files), task.draft)
+        contexts = Contexts.of(task.draft, task.environment, files)
+        rejection, remarks = tried(task, bench, files, contexts, sandbox, effort)
+        asked = _Asked()
+        if rejection is None and level != "basic":
+            asked = _by_models(task, scenario, bench, llm, store, kept, strict=level == "strict")
+            rejection, remarks = asked.rejection, [*remarks, *asked.remarks]
         info = sandbox.image(trials.images.environment)
     numbers = _numbers(bench, remarks)
     if rejection is not None:
         refused = Outcome(rejection=rejection, numbers=numbers, facts=tuple(bench.facts))
-        return Certified(refused, (*_accepted_wrong(bench, store), *known))
+        return Certified(refused, (*_accepted_wrong(bench, store), *asked.known))
     certificate = _certificate(task, bench, remarks, level).model_copy(
         update={"day": day.isoformat(), "image_id": info.id if info else ""}
     )
     package = build_package(
         task.draft, task.environment, scenario, skills, e0_archive=files, limits=limits, certificate=certificate
     )
-    stored = _store(package.tar(), store)
+    carried = Carried.of(task, scenario, limits=limits, effort=effort, package=package)
+    stored = _store(with_carried(package, carried, asked.replies).tar(), store)
     facts: tuple[Fact, ...] = (*bench.facts, stored)
     packed = certificate.model_copy(update={"package": stored.sha256})
     return Certified(Outcome(value=packed, numbers=numbers, facts=facts))
@@ -106,8 +128,10 @@ def _accepted_wrong(bench: Bench, store: ArtifactStore) -> Iterator[KnownState]:
         yield from remember(left, bench.draft, store, wanted=0, reason=WRONG[probe.kind], why=probe.what)
 
 
-def _tried(task: Task, bench: Bench, files: bytes, sandbox: Sandbox) -> tuple[Rejection | None, list[str]]:
-    """Everything in order, cheapest first: the first rejection, or the remarks that are left. ``files`` are e0."""
+def tried(
+    task: Task, bench: Bench, files: bytes, contexts: Contexts, sandbox: Sandbox, effort: Effort
+) -> tuple[Rejection | None, list[str]]:
+    """All that needs no model, in order, cheapest first: the first rejection, or the remarks. ``files`` are e0."""
     plain, rejection = oracle(bench)
     if rejection is not None or plain.work is None:
         return rejection, []
@@ -119,21 +143,46 @@ def _tried(task: Task, bench: Bench, files: bytes, sandbox: Sandbox) -> tuple[Re
     if rejection is not None:
         return rejection, searched.remarks
     remarks = [] if final.outputs else ["No output of the instruction is a file that the solution made or changed."]
-    return None, [*remarks, *searched.remarks, *judged_mutants(bench, final), *judged_equivalents(bench, final)]
+    rejection, more = on_other_data(bench, final, contexts, task.environment, sandbox, most=effort.reseeds)
+    remarks += [*searched.remarks, *more]
+    return (rejection, remarks) if rejection else (None, [*remarks, *judged_variants(bench, final, effort)])
 
 
-def _examined(
-    task: Task, scenario: Scenario, bench: Bench, llm: LLM | None, store: ArtifactStore, kept: Kept
-) -> tuple[Rejection | None, list[str], tuple[KnownState, ...]]:
-    """The rejection of the examination, what it leaves open or finds that does not decide, and known states."""
+def knowing(trials: Trials, files: bytes) -> Trials:
+    """The same trials with the initial state at hand: what a program that does nothing leaves needs no container."""
+    return replace(trials, images=replace(trials.images, e0=files))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What models found, and what of theirs can be tried again."""
+
+    rejection: Rejection | None = None
+    remarks: tuple[str, ...] = ()
+    replies: Replies = NO_REPLIES
+    known: tuple[KnownState, ...] = ()
+
+
+def _by_models(
+    task: Task, scenario: Scenario, bench: Bench, llm: LLM | None, store: ArtifactStore, kept: Kept, *, strict: bool
+) -> _Asked:
+    """Mutants and a second solution, and where ``strict`` a second verifier when nothing decided before."""
     if llm is None:
-        raise InvariantError("A standard certificate needs a model")
+        raise InvariantError("A certificate above basic needs a model")
     found = examine(task, scenario, llm=llm, trials=bench.trials, store=store, kept=kept)
-    bench.probes += found.probes
-    bench.facts += found.facts
-    bench.seconds += sum(probe.seconds for probe in found.probes)
-    told = [f"{finding.probe} ({finding.component}): {finding.what}" for finding in found.findings]
-    return found.rejection, [*found.open, *told], found.known
+    _add(bench, found.probes, found.facts)
+    if found.rejection or not strict:
+        return _Asked(found.rejection, tuple(found.remarks), found.replies, found.known)
+    other = blind(task, scenario, found.replies.second, llm=llm, trials=bench.trials, store=store)
+    _add(bench, other.probes, other.facts)
+    remarks = (*found.remarks, *([other.open] if other.open else []))
+    return _Asked(other.rejection, remarks, found.replies.model_copy(update={"blind": other.reply}))
+
+
+def _add(bench: Bench, probes: Sequence[Probe], facts: Sequence[Fact]) -> None:
+    bench.probes += probes
+    bench.facts += facts
+    bench.seconds += sum(probe.seconds for probe in probes)
 
 
 def _certificate(task: Task, bench: Bench, remarks: Sequence[str], level: Level) -> Certificate:

@@ -6,6 +6,7 @@ import ast
 import base64
 import json
 import sys
+from collections.abc import Iterable
 
 from facet_dagster.domain.environment import WORKDIR
 from facet_dagster.domain.task import VerifierReply
@@ -107,6 +108,22 @@ def ease(solve_sh: str, rules_file: str, only: str = "") -> bytes:
     filled = _EASE.replace("@APP@", WORKDIR).replace("@RULES@", json.dumps(f"{WORKDIR}/{rules_file}"))
     filled = filled.replace("@ONLY@", json.dumps(f"{WORKDIR}/{only}" if only else ""))
     return filled.replace("@SHARES@", "most" if only else "half most").replace("@SOLUTION@", text).encode()
+
+
+_BLANK = """#!/bin/bash
+printf '%s' '@PATHS@' | base64 -d | while IFS= read -r -d '' path; do
+    : > "$path"
+done
+printf '%s' '@SOLUTION@' | base64 -d > /tmp/work.sh
+exec bash /tmp/work.sh
+"""
+
+
+def blank(solve_sh: str, paths: Iterable[str]) -> bytes:
+    """The files at ``paths``, relative to /app, are emptied; then the solution works on what is left."""
+    named = "".join(f"{WORKDIR}/{path}\0" for path in paths).encode()
+    filled = _BLANK.replace("@PATHS@", base64.b64encode(named).decode())
+    return filled.replace("@SOLUTION@", base64.b64encode(script(solve_sh).encode()).decode()).encode()
 
 
 def _imported(verifier: VerifierReply) -> set[str]:
