@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,6 +60,7 @@ class World:
 
     home: Installation
     model: HandmadeModel
+    tape: Path
 
     def experiment(self, *arguments: str) -> tuple[Any, int]:
         """What the command says, and how many calls the model got meanwhile."""
@@ -68,14 +70,15 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(databases: Databases) -> Iterator[World]:
-    url = databases.new_migrated()
+def world(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    url, tape = databases.new_migrated(), tmp_path_factory.mktemp("tape") / "experiment.jsonl"
     with HandmadeModel(answers=ANSWERS) as model:
         live = {"FACET_MODEL": "openai/handmade", "FACET_API_BASE": model.api_base, "FACET_API_KEY": "none"}
+        live["FACET_RECORD"] = str(tape)
         for home in installation(FACET_POSTGRES_URL=url, FACET_TASK_REPAIRS="1", **live):
             settings = Settings(home=home.home, postgres_url=url)
             _fill(settings)
-            yield World(home, model)
+            yield World(home, model, tape)
             _remove_images(settings)
     databases.drop(url)
 
@@ -216,6 +219,20 @@ def test_what_cannot_be_compared_is_said(world: World, arguments: tuple[str, ...
     assert done.returncode == 1
     assert said in " ".join(done.stderr.split())
     assert not done.stdout.strip()
+
+
+def test_a_tape_gives_the_same_figures_elsewhere(world: World, ran: tuple[Any, int], databases: Databases) -> None:
+    url = databases.new_migrated()
+    for home in installation(FACET_POSTGRES_URL=url, FACET_TASK_REPAIRS="1", FACET_TAPE=str(world.tape)):
+        _fill(Settings(home=home.home, postgres_url=url))
+        found = home.json("experiment", "orders", "--seeds", "1", "--orders", "reverse")
+    databases.drop(url)
+    again, calls = world.experiment("orders", "--seeds", "1", "--orders", "reverse")
+    assert calls == 0
+    ours, theirs = arms(again)["reverse"], arms(found)["reverse"]
+    assert ours["certified"]["count"] == 1
+    assert {**theirs, "spending": ours["spending"]} == ours
+    assert theirs["spending"]["prompt_tokens"] == ours["spending"]["prompt_tokens"]
 
 
 def test_models_need_a_live_model(world: World) -> None:

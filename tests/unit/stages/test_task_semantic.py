@@ -86,7 +86,8 @@ def test_the_prompt_begins_like_those_of_the_draft() -> None:
     _, llm, _ = asked({"mutants": MUTANTS})
     mutants = render("semantic_mutants", llm.variables[0], MutantsReply)
     shared = shared_variables(example.SCENARIO, example.environment())
-    variables = {**shared, "instruction": llm.variables[0]["instruction"], "problems": [], "previous": None}
+    given = {"instruction": llm.variables[0]["instruction"], "checks": None}
+    variables = {**shared, **given, "problems": [], "previous": None}
     solution = render("solution", variables, SolutionReply)
     assert mutants.system == solution.system
     end = solution.user.index("Write solve.sh")
