@@ -171,11 +171,12 @@ def test_a_second_run_computes_nothing_and_asks_nothing(world: World, ran: tuple
 
 
 def test_one_more_order_computes_only_its_own_stages(world: World, ran: tuple[Any, int]) -> None:
-    found, calls = world.experiment("orders", "--seeds", "2")
+    found, calls = world.experiment("orders", "--seeds", "2", "--until", "task")
     assert calls == 2  # one joint reply a seed; the repair asks what the forward order asked, so it is paid already
-    assert found["computed"] == 2 * 4
+    assert found["computed"] == 2 * 3
     assert (arms(found)["joint"]["drafts"]["count"], arms(found)["joint"]["validated"]["count"]) == (2, 1)
-    assert len(found["comparisons"]) == 3 * 3
+    assert arms(found)["forward"]["certified"] is None
+    assert len(found["comparisons"]) == 3 * 2
 
 
 def test_pipelines_start_from_the_same_pairs(world: World, ran: tuple[Any, int]) -> None:
@@ -212,6 +213,7 @@ def test_the_text_names_rates_and_the_paper(world: World, ran: tuple[Any, int]) 
         (("orders", "--seeds", "3"), "This installation has 2 seeds, not 3"),
         (("orders", "--seeds", "1", "--orders", "backward"), "--orders takes some of forward, reverse, joint"),
         (("pipelines", "--pairs", "1", "--pipelines", ","), "not nothing"),
+        (("orders", "--seeds", "1", "--until", "seed"), "--until takes one of task, certificate, not seed"),
     ],
 )
 def test_what_cannot_be_compared_is_said(world: World, arguments: tuple[str, ...], said: str) -> None:
@@ -222,15 +224,15 @@ def test_what_cannot_be_compared_is_said(world: World, arguments: tuple[str, ...
 
 
 def test_a_tape_gives_the_same_figures_elsewhere(world: World, ran: tuple[Any, int], databases: Databases) -> None:
-    url = databases.new_migrated()
+    url, arguments = databases.new_migrated(), ("orders", "--seeds", "1", "--orders", "reverse", "--until", "task")
     for home in installation(FACET_POSTGRES_URL=url, FACET_TASK_REPAIRS="1", FACET_TAPE=str(world.tape)):
         _fill(Settings(home=home.home, postgres_url=url))
-        found = home.json("experiment", "orders", "--seeds", "1", "--orders", "reverse")
+        found = home.json("experiment", *arguments)
     databases.drop(url)
-    again, calls = world.experiment("orders", "--seeds", "1", "--orders", "reverse")
+    again, calls = world.experiment(*arguments)
     assert calls == 0
     ours, theirs = arms(again)["reverse"], arms(found)["reverse"]
-    assert ours["certified"]["count"] == 1
+    assert ours["validated"]["count"] == 1
     assert {**theirs, "spending": ours["spending"]} == ours
     assert theirs["spending"]["prompt_tokens"] == ours["spending"]["prompt_tokens"]
 
@@ -241,7 +243,8 @@ def test_models_need_a_live_model(world: World) -> None:
 
 
 def test_each_model_has_results_of_its_own(world: World, ran: tuple[Any, int]) -> None:
-    arguments = ("orders", "--seeds", "1", "--orders", "forward", "--models", "openai/one,openai/two")
+    names = "openai/one,openai/two"
+    arguments = ("orders", "--seeds", "1", "--orders", "forward", "--models", names, "--until", "task")
     found, calls = world.experiment(*arguments)
     assert set(arms(found)) == {"openai/one/forward", "openai/two/forward"}
     assert calls == 2 * 8
