@@ -14,13 +14,14 @@ from facet_dagster.cli_output import Json, err, out, say
 from facet_dagster.domain.causes import Cause
 from facet_dagster.domain.task import Order, Pipeline
 from facet_dagster.errors import ConfigError
-from facet_dagster.pipeline.experiment import Arm, Ports, chosen_seeds, orders, pipelines, run_arms
+from facet_dagster.pipeline.experiment import Arm, Last, Ports, chosen_seeds, orders, pipelines, run_arms
 from facet_dagster.reports.experiment import ArmReport, Comparison, Experiment, experiment
 from facet_dagster.reports.statistics import Rate
 from facet_dagster.settings import Settings, load_settings
 
 experiment_app = typer.Typer(help="The same seeds under several settings, compared.", no_args_is_help=True)
 Batch = Annotated[str, typer.Option(help="Only seeds of this batch.")]
+Until = Annotated[str, typer.Option(help="Last stage: task (validated), or certificate.")]
 Models = Annotated[
     str, typer.Option(help="Names of models, comma-separated: each writes everything for its arms itself.")
 ]
@@ -32,13 +33,14 @@ def compare_orders(
     orders_: Annotated[str, typer.Option("--orders", help="Comma-separated.")] = "forward,reverse,joint",
     models: Models = "",
     batch: Batch = "",
+    until: Until = "certificate",
     json_: Json = False,  # noqa: FBT002 - an option's default
 ) -> None:
     """Write and validate drafts in several orders on the same environments (the paper's Table 7)."""
     settings = load_settings()
     names = _names(orders_, get_args(Order), "--orders")
     arms = orders(settings, cast("list[Order]", names), _models(models, settings))
-    _run("orders", arms, seeds, batch, settings, as_json=json_)
+    _run("orders", arms, seeds, batch, until, settings, as_json=json_)
 
 
 @experiment_app.command("pipelines")
@@ -47,13 +49,14 @@ def compare_pipelines(
     pipelines_: Annotated[str, typer.Option("--pipelines", help="Comma-separated.")] = "direct,recording,facet",
     models: Models = "",
     batch: Batch = "",
+    until: Until = "certificate",
     json_: Json = False,  # noqa: FBT002
 ) -> None:
     """Carry the same pairs of skills through several pipelines (the paper's Table 10)."""
     settings = load_settings()
     names = _names(pipelines_, get_args(Pipeline), "--pipelines")
     arms = pipelines(settings, cast("list[Pipeline]", names), _models(models, settings))
-    _run("pipelines", arms, pairs, batch, settings, as_json=json_)
+    _run("pipelines", arms, pairs, batch, until, settings, as_json=json_)
 
 
 def _names(text: str, known: Sequence[str], option: str) -> list[str]:
@@ -71,7 +74,12 @@ def _models(text: str, settings: Settings) -> list[str]:
     return names
 
 
-def _run(kind: str, arms: Sequence[Arm], count: int, batch: str, settings: Settings, *, as_json: bool) -> None:
+def _run(
+    kind: str, arms: Sequence[Arm], count: int, batch: str, until: str, settings: Settings, *, as_json: bool
+) -> None:
+    if until not in get_args(Last):
+        raise ConfigError(f"--until takes one of {', '.join(get_args(Last))}, not {until or 'nothing'}")
+    last = cast("Last", until)
     ledger, store = connect.open_ledger(settings), connect.open_store(settings)
     keys = chosen_seeds(ledger, count, batch)
     ports = Ports(
@@ -81,11 +89,11 @@ def _run(kind: str, arms: Sequence[Arm], count: int, batch: str, settings: Setti
         lambda of_arm, run_id: connect.open_llm(of_arm, ledger, store, run_id),
     )
     computed, failed = 0, defaultdict[str, dict[str, str]](dict)
-    for done in run_arms(arms, keys, ports):
+    for done in run_arms(arms, keys, ports, last):
         computed += done.computed
         failed[done.arm] |= done.failed
         err.print(f"  {done.arm} {done.stage}: {done.computed} computed, {done.settled - done.computed} read back")
-    found = experiment(kind, arms, keys, ledger=ledger, store=store, computed=computed, failed=failed)
+    found = experiment(kind, arms, keys, ledger=ledger, store=store, until=last, computed=computed, failed=failed)
     say(found, lambda: _print(found), as_json=as_json)
     troubles = [text for of_arm in failed.values() for text in of_arm.values()]
     if troubles:
@@ -110,7 +118,7 @@ def _yields(found: Experiment) -> Table:
             f"{arm.drafts.count}/{arm.seeds}",
             _rate(arm.initially_valid),
             _rate(arm.validated),
-            _rate(arm.certified),
+            _rate(arm.certified) if arm.certified else "",
             _number(arm.mean_rounds, ".2f"),
             _number(spent.tokens_per_task, ",.0f"),
             _number(spent.cost_per_task, ".4f"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Literal
 from uuid import uuid4
 
 from facet_dagster.domain.facts import SeedFact
@@ -22,6 +23,7 @@ from facet_dagster.ports import LLM, ArtifactStore, Ledger, Sandbox
 from facet_dagster.settings import Settings
 
 OPEN_LLM = Callable[[Settings, str], LLM]
+Last = Literal["task", "certificate"]  # validated, or certified as well
 # Stages that wait for containers; all others wait for a model as well.
 _DOCKER = frozenset({"first_validation", "certificate"})
 
@@ -89,7 +91,9 @@ def chosen_seeds(ledger: Ledger, count: int, batch: str = "") -> list[str]:
     return keys[:count]
 
 
-def run_arms(arms: Sequence[Arm], keys: Sequence[str], ports: Ports) -> Iterator[StageDone]:
+def run_arms(
+    arms: Sequence[Arm], keys: Sequence[str], ports: Ports, until: Last = "certificate"
+) -> Iterator[StageDone]:
     """Settle every stage of every arm for ``keys``, arm after arm; a seed that fails waits for the next run."""
     run = f"experiment-{uuid4().hex[:12]}"
     for arm in arms:
@@ -98,6 +102,8 @@ def run_arms(arms: Sequence[Arm], keys: Sequence[str], ports: Ports) -> Iterator
             yield _settle(arm, stage, left, f"{run}/{arm.name}/{stage.name}", ports)
             done = current(stage, left, ports.ledger)
             left = [key for key in left if key in done]
+            if stage.name == until:
+                break
 
 
 def _settle(arm: Arm, stage: Stage, keys: Sequence[str], run_id: str, ports: Ports) -> StageDone:

@@ -83,14 +83,14 @@ def render(call: str, variables: Mapping[str, Any], schema: type[BaseModel], *, 
 
 
 def guide(call: str, variables: Mapping[str, Any], *, folder: Path = FOLDER) -> str:
-    """The guide of prompt ``call``, so that another prompt asks for the same in the same words.
+    """The guide of prompt ``call``, in one or several parts, so that another prompt asks in the same words.
 
     ``variables`` may hold more than it uses. Raises InvariantError for a prompt without a guide.
     """
-    text = _source(call, folder)
-    if any(text.count(mark) != 1 for mark in GUIDE):
-        raise InvariantError(f"Prompt {call} needs exactly one {GUIDE[0]} and one {GUIDE[1]}")
-    inner = text.partition(GUIDE[0])[2].partition(GUIDE[1])[0]
+    parts = [part.partition(GUIDE[1]) for part in _source(call, folder).split(GUIDE[0])[1:]]
+    if not parts or any(not end or GUIDE[1] in after for _, end, after in parts):
+        raise InvariantError(f"Prompt {call} needs a guide between {GUIDE[0]} and {GUIDE[1]}")
+    inner = "".join(part for part, _, _ in parts)
     try:
         return _environment().from_string(inner).render({n: _plain(v) for n, v in variables.items()}).strip()
     except TemplateError as error:

@@ -11,14 +11,14 @@ from facet_dagster.domain.facts import ModelCallFact, ReplyFact
 from facet_dagster.domain.outcome import Rejection, StageResult, Value, Verdict
 from facet_dagster.domain.task import Task
 from facet_dagster.funnel import Memo, current
-from facet_dagster.pipeline.experiment import Arm
+from facet_dagster.pipeline.experiment import Arm, Last
 from facet_dagster.pipeline.graph import seed_stages
 from facet_dagster.ports import ArtifactStore, Ledger
 from facet_dagster.reports.published import Published, published
 from facet_dagster.reports.statistics import Paired, Rate, paired, rate
 
 Results = Mapping[str, Mapping[str, StageResult]]
-MEASURES = ("initially_valid", "validated", "certified")
+MEASURES = ("initially_valid", "validated", "certified")  # the last one only where certificates were asked for
 
 
 class Spending(Value):
@@ -41,7 +41,7 @@ class ArmReport(Value):
     ``by_round`` counts validated tasks by the repair rounds that they took, ``mean_rounds`` is over all that reached
     validation. ``initial_causes`` are of drafts that were not valid at first, ``final_causes`` and ``final_components``
     of those never valid; ``lost_before`` maps reasons to seeds without a draft. ``unsettled`` seeds met trouble of the
-    machine and have no result yet.
+    machine and have no result yet. ``certified`` is None where no certificates were asked for.
     """
 
     name: str
@@ -53,7 +53,7 @@ class ArmReport(Value):
     drafts: Rate
     initially_valid: Rate
     validated: Rate
-    certified: Rate
+    certified: Rate | None
     by_round: dict[int, int]
     mean_rounds: float | None
     initial_causes: dict[str, int]
@@ -91,11 +91,12 @@ def experiment(
     *,
     ledger: Ledger,
     store: ArtifactStore,
+    until: Last = "certificate",
     computed: int = 0,
     failed: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Experiment:
     """Figures from what the ledger holds; ``failed`` maps arms to seeds and what kept them from a result."""
-    results = {arm.name: _results(arm, keys, ledger) for arm in arms}
+    results = {arm.name: _results(arm, keys, ledger, until) for arm in arms}
     reports = [
         _arm(kind, arm, keys, results[arm.name], (failed or {}).get(arm.name, {}), ledger=ledger, store=store)
         for arm in arms
@@ -109,9 +110,9 @@ def experiment(
     )
 
 
-def _results(arm: Arm, keys: Sequence[str], ledger: Ledger) -> Results:
-    memo = Memo()
-    return {stage.name: current(stage, keys, ledger, memo) for stage in seed_stages(arm.settings)}
+def _results(arm: Arm, keys: Sequence[str], ledger: Ledger, until: Last) -> Results:
+    memo, stages = Memo(), seed_stages(arm.settings)
+    return {stage.name: current(stage, keys, ledger, memo) for stage in stages[: stages._fields.index(until) + 1]}
 
 
 def _arm(
@@ -139,7 +140,7 @@ def _arm(
         drafts=rate(len(reached), seeds),
         initially_valid=rate(sum(holds("initially_valid", results, key) for key in keys), len(reached)),
         validated=rate(len(good), seeds),
-        certified=rate(sum(holds("certified", results, key) for key in keys), seeds),
+        certified=_certified(results, keys),
         by_round=dict(sorted(Counter(rounds[key] for key in good).items())),
         mean_rounds=round(sum(rounds.values()) / len(rounds), 3) if rounds else None,
         initial_causes=_causes([_initial(task) for task in tasks.values() if task]),
@@ -150,6 +151,12 @@ def _arm(
         spending=_spending(results, keys, len(good), ledger),
         paper=published(kind, settings),
     )
+
+
+def _certified(results: Results, keys: Sequence[str]) -> Rate | None:
+    if "certificate" not in results:
+        return None
+    return rate(sum(holds("certified", results, key) for key in keys), len(keys))
 
 
 def holds(measure: str, results: Results, key: str) -> bool:
@@ -199,7 +206,7 @@ def _comparisons(names: Sequence[str], keys: Sequence[str], results: Mapping[str
     found = []
     for first, second in combinations(names, 2):
         both = [key for key in keys if all(key in results[name]["task"] for name in (first, second))]
-        for measure in MEASURES:
+        for measure in MEASURES if "certificate" in results[first] else MEASURES[:-1]:
             one, other = ([holds(measure, results[name], key) for key in both] for name in (first, second))
             found.append(Comparison(measure=measure, first=first, second=second, paired=paired(one, other)))
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,6 +60,7 @@ class World:
 
     home: Installation
     model: HandmadeModel
+    tape: Path
 
     def experiment(self, *arguments: str) -> tuple[Any, int]:
         """What the command says, and how many calls the model got meanwhile."""
@@ -68,14 +70,15 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(databases: Databases) -> Iterator[World]:
-    url = databases.new_migrated()
+def world(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    url, tape = databases.new_migrated(), tmp_path_factory.mktemp("tape") / "experiment.jsonl"
     with HandmadeModel(answers=ANSWERS) as model:
         live = {"FACET_MODEL": "openai/handmade", "FACET_API_BASE": model.api_base, "FACET_API_KEY": "none"}
+        live["FACET_RECORD"] = str(tape)
         for home in installation(FACET_POSTGRES_URL=url, FACET_TASK_REPAIRS="1", **live):
             settings = Settings(home=home.home, postgres_url=url)
             _fill(settings)
-            yield World(home, model)
+            yield World(home, model, tape)
             _remove_images(settings)
     databases.drop(url)
 
@@ -168,11 +171,12 @@ def test_a_second_run_computes_nothing_and_asks_nothing(world: World, ran: tuple
 
 
 def test_one_more_order_computes_only_its_own_stages(world: World, ran: tuple[Any, int]) -> None:
-    found, calls = world.experiment("orders", "--seeds", "2")
+    found, calls = world.experiment("orders", "--seeds", "2", "--until", "task")
     assert calls == 2  # one joint reply a seed; the repair asks what the forward order asked, so it is paid already
-    assert found["computed"] == 2 * 4
+    assert found["computed"] == 2 * 3
     assert (arms(found)["joint"]["drafts"]["count"], arms(found)["joint"]["validated"]["count"]) == (2, 1)
-    assert len(found["comparisons"]) == 3 * 3
+    assert arms(found)["forward"]["certified"] is None
+    assert len(found["comparisons"]) == 3 * 2
 
 
 def test_pipelines_start_from_the_same_pairs(world: World, ran: tuple[Any, int]) -> None:
@@ -209,6 +213,7 @@ def test_the_text_names_rates_and_the_paper(world: World, ran: tuple[Any, int]) 
         (("orders", "--seeds", "3"), "This installation has 2 seeds, not 3"),
         (("orders", "--seeds", "1", "--orders", "backward"), "--orders takes some of forward, reverse, joint"),
         (("pipelines", "--pairs", "1", "--pipelines", ","), "not nothing"),
+        (("orders", "--seeds", "1", "--until", "seed"), "--until takes one of task, certificate, not seed"),
     ],
 )
 def test_what_cannot_be_compared_is_said(world: World, arguments: tuple[str, ...], said: str) -> None:
@@ -218,13 +223,28 @@ def test_what_cannot_be_compared_is_said(world: World, arguments: tuple[str, ...
     assert not done.stdout.strip()
 
 
+def test_a_tape_gives_the_same_figures_elsewhere(world: World, ran: tuple[Any, int], databases: Databases) -> None:
+    url, arguments = databases.new_migrated(), ("orders", "--seeds", "1", "--orders", "reverse", "--until", "task")
+    for home in installation(FACET_POSTGRES_URL=url, FACET_TASK_REPAIRS="1", FACET_TAPE=str(world.tape)):
+        _fill(Settings(home=home.home, postgres_url=url))
+        found = home.json("experiment", *arguments)
+    databases.drop(url)
+    again, calls = world.experiment(*arguments)
+    assert calls == 0
+    ours, theirs = arms(again)["reverse"], arms(found)["reverse"]
+    assert ours["validated"]["count"] == 1
+    assert {**theirs, "spending": ours["spending"]} == ours
+    assert theirs["spending"]["prompt_tokens"] == ours["spending"]["prompt_tokens"]
+
+
 def test_models_need_a_live_model(world: World) -> None:
     done = world.home.call("experiment", "orders", "--seeds", "1", "--models", "a,b", FACET_MODEL="")
     assert "--models needs a live model" in " ".join(done.stderr.split())
 
 
 def test_each_model_has_results_of_its_own(world: World, ran: tuple[Any, int]) -> None:
-    arguments = ("orders", "--seeds", "1", "--orders", "forward", "--models", "openai/one,openai/two")
+    names = "openai/one,openai/two"
+    arguments = ("orders", "--seeds", "1", "--orders", "forward", "--models", names, "--until", "task")
     found, calls = world.experiment(*arguments)
     assert set(arms(found)) == {"openai/one/forward", "openai/two/forward"}
     assert calls == 2 * 8

@@ -139,8 +139,7 @@ ENDS = {
 }
 
 
-@pytest.fixture
-def found() -> Experiment:
+def experimented(**options: Any) -> Experiment:
     ledger, store, arm = MemoryLedger(), MemoryArtifactStore(), Arm("forward", Settings())
 
     def compute(stage: str, key: str) -> Outcome:
@@ -166,7 +165,13 @@ def found() -> Experiment:
             run_id=f"run/{stage.name}",
         )
     ledger.append(calls())
-    return experiment("orders", [arm, Arm("again", arm.settings)], KEYS, ledger=ledger, store=store)
+    both = [arm, Arm("again", arm.settings)]
+    return experiment("orders", both, KEYS, ledger=ledger, store=store, **options)
+
+
+@pytest.fixture
+def found() -> Experiment:
+    return experimented()
 
 
 def calls() -> list[Any]:
@@ -203,7 +208,9 @@ def calls() -> list[Any]:
 def test_figures_of_an_arm(found: Experiment) -> None:
     arm = found.arms[0]
     assert (arm.seeds, arm.drafts.count, arm.initially_valid.count, arm.initially_valid.of) == (4, 3, 1, 3)
-    assert (arm.validated.count, arm.validated.of, arm.certified.count) == (2, 4, 2)
+    assert (arm.validated.count, arm.validated.of) == (2, 4)
+    assert arm.certified is not None
+    assert arm.certified.count == 2
     assert (arm.by_round, arm.mean_rounds) == ({0: 1, 1: 1}, 1.0)
     assert arm.lost_before == {"llm.malformed_reply": 1}
 
@@ -223,3 +230,10 @@ def test_spending_counts_each_call_of_a_result_once_at_what_was_paid_for_it(foun
 def test_equal_arms_do_not_differ(found: Experiment) -> None:
     assert [c.measure for c in found.comparisons] == ["initially_valid", "validated", "certified"]
     assert [(c.paired.difference, c.paired.p, c.paired.subjects) for c in found.comparisons] == [(0.0, 1.0, 4)] * 3
+
+
+def test_where_no_certificates_were_asked_for_nothing_is_said_of_them() -> None:
+    found = experimented(until="task")
+    assert found.arms[0].certified is None
+    assert found.arms[0].validated.count == 2
+    assert [c.measure for c in found.comparisons] == ["initially_valid", "validated"]

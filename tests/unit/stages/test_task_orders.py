@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,9 +165,17 @@ def test_a_draft_records_how_it_was_written_and_says_nothing_of_the_usual_way() 
     assert not {"order", "pipeline"} & set(example.draft().model_dump())
 
 
-def test_a_guide_needs_its_marks() -> None:
-    with pytest.raises(InvariantError, match="needs exactly one"):
+def test_a_guide_may_have_parts_and_conditions_and_needs_its_marks(tmp_path: Path) -> None:
+    second = "{# guide #}{%- if x %} Two {{ x }}.{%- endif %}{# end of guide #}"
+    inner = f"{{# guide #}}\nOne.{{# end of guide #}} Not this. {second}"
+    (tmp_path / "parts.md").write_text(f"system\n=== user ===\n{inner}")
+    assert guide("parts", {"x": 2, "more": 1}, folder=tmp_path) == "One. Two 2."
+    assert guide("parts", {"x": 0}, folder=tmp_path) == "One."
+    with pytest.raises(InvariantError, match="needs a guide"):
         guide("judge", {})
+    (tmp_path / "open.md").write_text("system\n=== user ===\n{# guide #} One.")
+    with pytest.raises(InvariantError, match="needs a guide"):
+        guide("open", {}, folder=tmp_path)
 
 
 def recorded(answer: Any = None) -> MemorySandbox:
