@@ -12,8 +12,11 @@ import pytest
 
 from facet_dagster.adapters.docker_labels import RUN
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
+from facet_dagster.domain.dockerfile import DOCKERFILE, bare_verifier_dockerfile
 from facet_dagster.domain.outcome import Component
+from facet_dagster.ports import BuildContext, Built
 from facet_dagster.stages.task.lint import RULES
+from tests.fixtures import task_example as example
 from tests.fixtures import task_set
 from tests.fixtures.task_judge import Judge, Verdict, found_by
 from tests.fixtures.task_set import Bad, Expected
@@ -29,13 +32,21 @@ Verdicts = dict[str, Future[Verdict]]
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     sandbox = DockerSandbox(slots_dir=tmp_path_factory.mktemp("slots"))
+    # The image in which every verifier of this machine runs: others may use it, so that it may stay.
+    shared = sandbox.build(
+        BuildContext({DOCKERFILE: bare_verifier_dockerfile(example.BASE, ()).encode()}), subject="verifier"
+    )
+    assert isinstance(shared, Built)
     judge = Judge(sandbox)
     yield judge
     judge.close()
+    if not shared.reused:
+        sandbox.remove_image(shared.image)
     sandbox.close()
     api = docker.APIClient(version="auto", **docker.utils.kwargs_from_env())
     assert api.containers(all=True, filters={"label": f"{RUN}={sandbox.run_id}"}) == []
-    assert api.images(filters={"label": f"{RUN}={sandbox.run_id}"}) == []
+    images = api.images(filters={"label": f"{RUN}={sandbox.run_id}"})
+    assert [tag for image in images for tag in image["RepoTags"] or [image["Id"]] if tag != shared.image] == []
     api.close()
 
 
