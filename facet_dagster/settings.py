@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     disk_floor: float = Field(default=1.0, ge=0, description="GiB free below which nothing runs")
     build_cache: float = Field(default=20.0, ge=0, description="GiB that the engine's build cache may hold")
     certificate: Literal["basic", "standard", "strict"] = Field(
-        default="basic",
+        default="standard",
         description="how far certificates go: basic asks no model, standard for mutants and a second solution, "
         "strict for a second verifier as well",
     )

@@ -40,7 +40,8 @@ class Installation:
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("FACET_")}
-        return {**kept, "FACET_HOME": str(self.home), **self.settings, **more}
+        # The handmade model writes no mutants and no second solution.
+        return {**kept, "FACET_HOME": str(self.home), "FACET_CERTIFICATE": "basic", **self.settings, **more}
 
     def call(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         command = [str(FACET), *arguments]
