@@ -135,8 +135,8 @@ def verifier_context(draft: Draft, e0_archive: bytes, base_image: str) -> BuildC
 
 def e0_files(e0: Mapping[str, bytes]) -> dict[str, bytes]:
     """What the tests/ folder says of the initial files (path relative to /app -> content)."""
-    sums = to_json({path: digest(data) for path, data in e0.items()}).encode()
-    return {"e0.json": sums, **{f"e0/{path}": data for path, data in _bounded(e0).items()}}
+    sums = {path: digest(data) for path, data in e0.items()}
+    return {"e0.json": to_json(sums).encode(), **{f"e0/{path}": data for path, data in _bounded(e0).items()}}
 
 
 def initial_files(e0_archive: bytes) -> dict[str, bytes]:
