@@ -22,7 +22,6 @@ from tests.fixtures.task_judge import Judge, Verdict, found_by
 from tests.fixtures.task_set import Bad, Expected
 
 BAD = task_set.bad_tasks("lint", "trials", "place", "certificate", "model")
-OPEN = task_set.bad_tasks("open")
 PAGE = Path(__file__).parents[2] / "docs" / "task_fixtures.md"
 # What a certificate asks a reader about this one: the instruction wants one exact form, and an input holds the rows.
 REMARKS = {"site-nginx": ("stands whole in the input data/moved.csv", ":quoted)", ":final_newline)")}
@@ -63,7 +62,7 @@ def _is_of_the_set(item: pytest.Item) -> bool:
 
 
 def _judged(judge: Judge, name: str) -> Verdict:
-    return judge.good(name) if name in task_set.GOOD else judge.bad({**BAD, **OPEN}[name])
+    return judge.good(name) if name in task_set.GOOD else judge.bad(BAD[name])
 
 
 @pytest.mark.docker
@@ -93,13 +92,6 @@ def as_wanted(found: Expected, wanted: Expected) -> Expected:
     return Expected(reason=found.reason, component=found.component, says=says, **named)
 
 
-@pytest.mark.docker
-@pytest.mark.parametrize("name", OPEN)
-def test_what_nothing_finds_yet_is_not_refused_for_another_reason(name: str, verdicts: Verdicts) -> None:
-    found, wanted = found_by(verdicts[name].result()), OPEN[name].expect
-    assert found is None or (found.reason, found.component) == (wanted.reason, wanted.component), found
-
-
 def test_the_set_is_as_large_and_as_various_as_it_says() -> None:
     assert len(task_set.GOOD) >= 10
     assert len(BAD) >= 30
@@ -112,25 +104,25 @@ def test_the_set_is_as_large_and_as_various_as_it_says() -> None:
     assert sum(bool(case.recipe.services) for case in cases.values()) >= 2
 
 
-@pytest.mark.parametrize("name", [*BAD, *OPEN])
+@pytest.mark.parametrize("name", BAD)
 def test_a_bad_task_differs_from_its_good_one_and_says_what_finds_it(name: str) -> None:
-    bad: Bad = {**BAD, **OPEN}[name]
+    bad: Bad = BAD[name]
     texts = task_set.sources(bad.good)
     assert task_set.edited(texts, bad.edits) != texts
     assert bad.expect.component in set(Component)
     assert not bad.expect.rule or bad.expect.rule in RULES
     named = (bad.expect.rule, bad.expect.probe, bad.expect.checks, bad.expect.path, bad.expect.says)
-    assert any(named) or name in OPEN
+    assert any(named)
 
 
 def test_the_page_lists_every_task() -> None:
     rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
     good = [row for row in rows if row.count("|") == 4]
     assert [row.split("`")[1] for row in good] == list(task_set.GOOD)
-    assert [row for row in rows if row not in good] == [row_of(bad) for bad in (*BAD.values(), *OPEN.values())]
+    assert [row for row in rows if row not in good] == [row_of(bad) for bad in BAD.values()]
 
 
 def row_of(bad: Bad) -> str:
     by = bad.expect
     found = by.rule or by.probe or by.path or ", ".join(by.checks) or by.says
-    return f"| `{bad.name}` | {bad.good} | {bad.defect} | {found or 'nothing yet'} | {by.reason} | {by.component} |"
+    return f"| `{bad.name}` | {bad.good} | {bad.defect} | {found} | {by.reason} | {by.component} |"

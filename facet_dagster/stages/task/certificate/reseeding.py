@@ -5,8 +5,9 @@ be refused. One refusal is no verdict: data of another seed may hold a case that
 several seeds must agree. Outputs that are the same on all data are judged by whether the data is read at all. Rows of
 discriminators are literals and must still be there; where one is gone, nothing follows.
 
-Fixtures without a generator are left alone. Dropping a row of a literal file is not fair: it may be the one that
-another file refers to, or the only one of its group, and the rules need not say what is right then.
+Of fixtures without a generator no other data can be made. Dropping a row of a literal file is not fair: it may be the
+one that another file refers to, or the only one of its group, and the rules need not say what is right then. What can
+be said is that a solution which leaves the same when every input is empty has read none of them.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def on_other_data(
 ) -> tuple[Rejection | None, list[str]]:
     """TASK_HARD_CODED when ``most`` seeds agree on it, else remarks. ``final`` is what the solution left."""
     if GENERATOR not in contexts.environment.files:
-        return None, []
+        return _never_read(bench, final, environment), []
     refused: list[_Again] = []
     for number in range(1, most + 1):
         with _built(bench, salted(contexts.environment, number), sandbox) as image:
@@ -90,6 +91,21 @@ def on_other_data(
         if found.same:
             break
     return (_hard_coded(refused[-1]) if refused else None), []
+
+
+def _never_read(bench: Bench, final: Final, environment: Environment) -> Rejection | None:
+    """None too where services run, which hold data of their own."""
+    data = sorted(path for path in final.initial if path != environment.recipe.rules_file)
+    if environment.recipe.services or not final.outputs or not data:
+        return None
+    named = bench.draft.instruction.outputs
+    work = bench.work(blank(bench.draft.solution.solve_sh, data))
+    left = outputs_in(unpack(work.left.app), named) if work.left.app else {}
+    if {path: left.get(path) for path in final.outputs} != dict(final.outputs):
+        return None
+    seen = bench.judge("stale/empty", "what the solution leaves when every input is empty", work.left, work=work)
+    text = "The solution leaves the same outputs when every input is empty: it reads none of them."
+    return refusal(Reason.TASK_HARD_CODED, text, seen, component=Component.SOLUTION, changed=data)
 
 
 def salted(context: BuildContext, number: int) -> BuildContext:
