@@ -35,7 +35,7 @@ def home(databases: Databases) -> Iterator[Installation]:
     """Three certified tasks: one that stands, one that rotted, one whose package carries nothing to run again."""
     url = databases.new_migrated()
     for made in installation(FACET_POSTGRES_URL=url):
-        _fill(Settings(home=made.home, postgres_url=url))
+        _fill(Settings(home=made.home, postgres_url=url, certificate="basic"))
         yield made
     databases.drop(url)
 
@@ -102,7 +102,9 @@ def _packages(certificate: Certificate, store: ArtifactStore) -> list[str]:
 def test_verdicts_that_changed_are_told_and_recorded_without_a_model(home: Installation) -> None:
     done = home.call("revalidate", "--level", "basic", "--json")
     assert done.returncode == 1, done.stderr
-    ledger = open_ledger(Settings(home=home.home, postgres_url=home.settings["FACET_POSTGRES_URL"]))
+    ledger = open_ledger(
+        Settings(home=home.home, postgres_url=home.settings["FACET_POSTGRES_URL"], certificate="basic")
+    )
     found = {line["key"]: line for line in home_json(done.stdout)}
     assert {key: line["verdict"] for key, line in found.items()} == {SOUND: "stands", ROTTEN: "rotten", OLD: "unknown"}
     assert found[ROTTEN]["rejection"]["reason"] == "task.flaky"

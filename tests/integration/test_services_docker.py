@@ -131,7 +131,7 @@ def test_a_solution_that_ends_the_service_is_refused(redis: Built, sandbox: Dock
 
 
 def test_work_that_leaves_too_much_is_blamed_and_no_engine_trouble(redis: Built, sandbox: DockerSandbox) -> None:
-    big = 'python3 -c \'import os; open("/app/big", "wb").write(os.urandom(70 << 20))\'\n'
+    big = 'python3 -c \'import os; open("/app/big", "wb").write(b"x" * (70 << 20))\'\n'
     rejection = validated(redis, sandbox, **solution(redis, big)).validations[0].rejection
     assert rejection is not None
     assert (rejection.reason, rejection.component) == (Reason.TASK_RESOURCES, Component.SOLUTION)
