@@ -111,7 +111,8 @@ def certificate(
     """What was shown about a validated task by repeated execution, with repairs of what was found, and its package."""
     stage = seed_stages(settings).certificate
     compute = pipeline.certificate(settings, ledger=ledger, store=store, llm=llm, sandbox=sandbox)
-    links, workers = seed_links(ledger, "certificate"), settings.workers
+    # Where it asks models, it waits for them most of the time: the sandbox has slots of its own.
+    links, workers = seed_links(ledger, "certificate"), settings.certificate_workers
     yield from fan_out(
         context, stage, compute, ledger=ledger, store=store, workers=workers, links=links, llm=llm, sandbox=sandbox
     )

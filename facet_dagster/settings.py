@@ -111,6 +111,11 @@ class Settings(BaseSettings):
         return min(self.task_repairs, OTHER_ORDERS_REPAIRS)
 
     @property
+    def certificate_workers(self) -> int:
+        """Keys in flight in the stage that certifies: it waits for a model at every level but basic."""
+        return self.workers if self.certificate == "basic" else max(self.workers, self.llm_workers)
+
+    @property
     def live(self) -> bool:
         """Whether a model is asked; otherwise the tape is replayed."""
         return bool(self.model or self.models)

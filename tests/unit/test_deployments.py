@@ -117,3 +117,9 @@ def test_an_empty_variable_overrules_a_line_of_the_env_file(tmp_path: Path, monk
     monkeypatch.setenv("FACET_RECORD", "")
     settings = Settings(_env_file=tmp_path / ".env")
     assert (settings.live, settings.record) == (False, None)
+
+
+@pytest.mark.parametrize(("level", "workers"), [("basic", 2), ("standard", 9), ("strict", 9)])
+def test_a_certificate_that_asks_models_does_not_wait_for_one_seed_after_the_other(level: str, workers: int) -> None:
+    settings = Settings.model_validate({"certificate": level, "workers": 2, "llm_workers": 9})
+    assert settings.certificate_workers == workers
