@@ -104,7 +104,7 @@ def _seed_rows(settings: Settings, ledger: Ledger, batch: str) -> list[Row]:
     memo = Memo()
     results = {stage.name: current(stage, keys, ledger, memo) for stage in seed_stages(settings)}
     seeds = Row(name="seeds", label="Scenario-skill seeds", count=len(keys))
-    return [seeds, *_environment_rows(results), *_task_rows(results)]
+    return [seeds, *_environment_rows(results), *_task_rows(results, settings.certificate)]
 
 
 Results = Mapping[str, Mapping[str, StageResult]]
@@ -123,7 +123,7 @@ def _environment_rows(results: Results) -> list[Row]:
     ]
 
 
-def _task_rows(results: Results) -> list[Row]:
+def _task_rows(results: Results, level: str) -> list[Row]:
     checked, final, certified = results["first_validation"], results["task"], results["certificate"]
     good = _accepted(final)
     first_pass = [key for key in good if checked[key].numbers.get("valid", 0) > 0]
@@ -136,7 +136,7 @@ def _task_rows(results: Results) -> list[Row]:
         _row("task_repaired", "Task repair recovery", set(good) - set(first_pass), "entering_validation"),
         _caused(_row("validated", "Final validated tasks", good, "entering_validation", _losses(final)), final),
         _row("certificate_repaired", "Certificate repair recovery", mended, "validated"),
-        _caused(_row("certified", "Certified (basic)", shown, "validated", _losses(certified)), certified),
+        _caused(_row("certified", f"Certified ({level})", shown, "validated", _losses(certified)), certified),
     ]
 
 
