@@ -217,16 +217,14 @@ def tasks(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
 
 
 def print_tasks(lines: list[Any]) -> None:
-    table = Table(title="Certified tasks", title_justify="left")
-    for column in ("Task", "Title", "Families", "Checks", "Repairs", "Probes", "Certificate"):
-        table.add_column(column)
+    """Two lines a task: a key that can be copied whatever the terminal's width, and what was shown of it."""
+    out.print("[bold]Certified tasks[/bold]")
     for line in lines:
-        level = f"{line.level}{', stand-in base' if line.standin else ''}"
-        families = "/".join(line.families)
         odd = f", {len(line.not_as_wanted)} to look at" if line.not_as_wanted else ""
-        row = (line.key, line.title, families, str(line.checks), str(line.repairs), f"{line.probes}{odd}", level)
-        table.add_row(*row)
-    out.print(table)
+        base = "; stand-in base" if line.standin else ""
+        facts = f"{line.checks} checks, {line.repairs} repairs; {line.level}: {line.probes} probes{odd}{base}"
+        out.print(f"{line.key}  {line.title}", markup=False, soft_wrap=True)
+        out.print(f"    {'/'.join(line.families)}; {facts}", markup=False, soft_wrap=True, style="dim")
 
 
 @export_app.command("harbor")
