@@ -140,7 +140,7 @@ def test_rejected_seeds_can_be_filtered_in_the_checks_tab(page: Page, rejected: 
     page.goto("/assets/task?view=checks", wait_until="commit")
     page.get_by_text("Latest execution").first.wait_for()
     page.get_by_role("tab", name="Partitions").last.click()
-    page.get_by_text("Failed (1)").first.wait_for()
+    page.get_by_text("Failed (2)").first.wait_for()  # a lost and an infeasible task
     shot(page, "checks")
 
 
