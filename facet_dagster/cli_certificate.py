@@ -11,7 +11,7 @@ from facet_dagster import connect
 from facet_dagster.cli_output import Json, err, out, say
 from facet_dagster.domain.archive import ArchiveError
 from facet_dagster.domain.task import Level
-from facet_dagster.errors import ConfigError, SandboxError
+from facet_dagster.errors import ConfigError, PortError
 from facet_dagster.reports.revalidate import Revalidated, package_of
 from facet_dagster.reports.revalidate import revalidate as run_all
 from facet_dagster.reports.tasks import tasks as task_lines
@@ -42,10 +42,10 @@ def certify(
     try:
         package = _package(task, settings)
         again = run_again(package, sandbox=connect.open_sandbox(settings, reap=False), level=_level(level))
-    except ConfigError as error:
+    except (ConfigError, ArchiveError, LookupError, UnicodeError, RecursionError) as error:
         err.print(f"facet: {error}", markup=False, soft_wrap=True)
         raise typer.Exit(BAD_INPUT) from error
-    except SandboxError as error:
+    except PortError as error:
         err.print(f"facet: The certificate could not be run: {error}", markup=False, soft_wrap=True)
         raise typer.Exit(TROUBLE) from error
     say(again.model_dump(mode="json") | {"agrees": again.agrees}, lambda: _print(again), as_json=json_)

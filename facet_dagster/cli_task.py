@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from facet_dagster import connect
@@ -52,7 +53,7 @@ def _print_modules(shown: Mapping[str, Any]) -> None:
 
 
 def _print(found: Coverage) -> None:
-    table = Table(title=f"{found.seed}: {found.title}", title_justify="left")
+    table = Table(title=escape(f"{found.seed}: {found.title}"), title_justify="left")
     for column in ("Requirement", "Skill", "Rules", "Sections", "Steps", "Checks", "Discriminators"):
         table.add_column(column)
     for line in found.requirements:

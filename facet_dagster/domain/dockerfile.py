@@ -133,4 +133,11 @@ def _stored(file: SourceFile, plan: PlannedFile | None) -> bytes:
 def codec(encoding: str) -> str:
     """The codec for an encoding as people write it; ``binary`` text is UTF-8. Raises LookupError."""
     name = encoding.strip().lower()
-    return "utf-8" if name in ("", "binary", "none") else codecs.lookup(name).name
+    if name in ("", "binary", "none"):
+        return "utf-8"
+    try:
+        found = codecs.lookup(name).name
+        "a\n".encode(found)  # base64 and the like are codecs of no text
+    except (LookupError, ValueError) as error:
+        raise LookupError(f"unknown encoding {encoding!r}") from error
+    return found

@@ -10,10 +10,22 @@ from functools import lru_cache
 _ONE_AT_A_TIME = threading.Lock()
 
 
+DEEPEST = 200
+
+
 def parse(source: str) -> ast.Module:
-    """The tree of ``source``. Raises SyntaxError, ValueError, RecursionError or MemoryError like ``ast.parse``."""
+    """The tree of ``source``. Raises SyntaxError, ValueError, RecursionError or MemoryError like ``ast.parse``.
+
+    A tree of more than 200 levels raises RecursionError too: what walks or prints it later would.
+    """
     with _ONE_AT_A_TIME:
-        return ast.parse(source)
+        tree = ast.parse(source)
+    level: list[ast.AST] = [tree]
+    for _ in range(DEEPEST):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return tree
+    raise RecursionError(f"it is nested more than {DEEPEST} levels deep")
 
 
 @lru_cache(maxsize=1024)

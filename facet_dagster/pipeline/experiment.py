@@ -25,7 +25,7 @@ from facet_dagster.settings import Settings
 OPEN_LLM = Callable[[Settings, str], LLM]
 Last = Literal["task", "certificate"]  # validated, or certified as well
 # Stages that wait for containers; all others wait for a model as well.
-_DOCKER = frozenset({"first_validation", "certificate"})
+_DOCKER = frozenset({"first_validation"})
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,12 @@ def run_arms(
                 break
 
 
+def _workers(stage: str, settings: Settings) -> int:
+    if stage == "certificate":
+        return settings.certificate_workers
+    return settings.workers if stage in _DOCKER else settings.llm_workers
+
+
 def _settle(arm: Arm, stage: Stage, keys: Sequence[str], run_id: str, ports: Ports) -> StageDone:
     llm, settings = ports.llm(arm.settings, run_id), arm.settings
 
@@ -120,7 +126,7 @@ def _settle(arm: Arm, stage: Stage, keys: Sequence[str], run_id: str, ports: Por
         ledger=ports.ledger,
         store=ports.store,
         emit=lambda _: None,
-        workers=settings.workers if stage.name in _DOCKER else settings.llm_workers,
+        workers=_workers(stage.name, settings),
         run_id=run_id,
         stop=stop,
     )

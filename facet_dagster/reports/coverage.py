@@ -21,9 +21,9 @@ from facet_dagster.reports.why import resolve
 from facet_dagster.settings import Settings
 
 V = TypeVar("V", bound=BaseModel)
-_RIDS = re.compile(r"\bR(\d+)(?:\s*(?:-|–|to)\s*R?(\d+))?")
+_RIDS = re.compile(r"\bR(\d{1,4})(?:\s*(?:-|–|to)\s*R?(\d{1,4}))?")
 _RULES = re.compile(r"\brules?\s+(\d+(?:(?:\s*,\s*|\s*(?:-|–)\s*|\s+(?:and|to)\s+)\d+)*)", re.IGNORECASE)
-_RANGE = re.compile(r"(\d+)(?:\s*(?:-|–|to)\s*(\d+))?")
+_RANGE = re.compile(r"(\d{1,4})(?:\s*(?:-|–|to)\s*(\d{1,4}))?")
 
 
 class RequirementLine(Value):

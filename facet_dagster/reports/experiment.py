@@ -205,8 +205,9 @@ def _count(names: Iterable[str]) -> dict[str, int]:
 def _comparisons(names: Sequence[str], keys: Sequence[str], results: Mapping[str, Results]) -> list[Comparison]:
     found = []
     for first, second in combinations(names, 2):
-        both = [key for key in keys if all(key in results[name]["task"] for name in (first, second))]
         for measure in MEASURES if "certificate" in results[first] else MEASURES[:-1]:
+            last = "certificate" if measure == MEASURES[-1] else "task"
+            both = [key for key in keys if all(key in results[name][last] for name in (first, second))]
             one, other = ([holds(measure, results[name], key) for key in both] for name in (first, second))
             found.append(Comparison(measure=measure, first=first, second=second, paired=paired(one, other)))
     return found

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from facet_dagster.domain.archive import unpack
+from facet_dagster.domain.archive import ArchiveError, unpack
 from facet_dagster.domain.facts import AttemptFact
 from facet_dagster.domain.ids import to_json
 from facet_dagster.domain.outcome import Value
 from facet_dagster.domain.task import Level
-from facet_dagster.errors import ConfigError, SandboxError
+from facet_dagster.errors import ConfigError, PortError
 from facet_dagster.ports import ArtifactStore, Ledger, Sandbox
 from facet_dagster.reports.tasks import TaskLine
 from facet_dagster.stages.task.certificate.again import Again, run_again
@@ -53,7 +53,7 @@ def revalidate(
 def _one(line: TaskLine, *, ledger: Ledger, store: ArtifactStore, sandbox: Sandbox, level: Level) -> Revalidated:
     try:
         again = run_again(package_of(store.get(line.package)), sandbox=sandbox, level=level)
-    except (SandboxError, ConfigError) as error:
+    except (PortError, ConfigError, ArchiveError) as error:
         return Revalidated(key=line.key, title=line.title, again=None, trouble=str(error))
     ledger.append([_fact(line.key, again, ledger, store)])
     return Revalidated(key=line.key, title=line.title, again=again)

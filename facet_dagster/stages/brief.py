@@ -28,7 +28,7 @@ from facet_dagster.prompts import version
 VERSION = f"1-{version('brief')}"
 BODY = 9_000  # characters of a skill's text, as in the full reconstruction
 _PATH = re.compile(r"/app(?:/[\w.@+-]+)+")
-_NUMBER = re.compile(r"\s*(\d+)[.):]")
+_NUMBER = re.compile(r"\s*(\d{1,4})[.):]")
 
 
 def brief(seed: Seed, first: Skill, second: Skill, *, llm: LLM) -> Outcome:

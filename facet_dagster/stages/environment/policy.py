@@ -155,6 +155,8 @@ def _encoding_problems(recipe: Recipe, manifest: ManifestReply) -> list[str]:
     except UnicodeEncodeError as error:
         bad = error.object[error.start : error.end]
         found.append(f"{bad!r} in one of the literal files does not exist in {error.encoding}; use another character.")
+    except UnicodeError as error:
+        found.append(f"One of the literal files cannot be written in its encoding: {error}")
     return found
 
 

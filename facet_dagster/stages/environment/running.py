@@ -8,6 +8,7 @@ from typing import NamedTuple
 from facet_dagster.domain.environment import RunningService, Service
 from facet_dagster.domain.services import ENTRYPOINT, exposed, look_at, seen, start_seconds
 from facet_dagster.domain.trial import ExecResult, Limits
+from facet_dagster.errors import SessionOver
 from facet_dagster.ports import Run, Sandbox
 
 _LOOK_SECONDS = 30.0
@@ -33,7 +34,12 @@ def observe(image: str, services: Sequence[Service], *, sandbox: Sandbox, subjec
         up = session.exec((ENTRYPOINT, "true"), seconds=seconds)
         if not up.ok:
             return _failure(up)
-        looks = [session.exec(("sh", "-c", look_at(s)), user=s.user, seconds=_LOOK_SECONDS).output for s in services]
+        try:
+            looks = [
+                session.exec(("sh", "-c", look_at(s)), user=s.user, seconds=_LOOK_SECONDS).output for s in services
+            ]
+        except SessionOver as error:
+            return Observed((), ["The services ended their container after they had come up."], str(error)[-_LOG:])
     found = tuple(seen(service, text) for service, text in zip(services, looks, strict=True))
     problems = [
         f"Service {wanted.name} is healthy but does not listen on port {port}{_instead(running)}."

@@ -29,6 +29,9 @@ _OUTSIDE = re.compile(
 )
 _ALWAYS = re.compile(r"\s*(?:true|:|exit 0|echo\b[^|&;]*|sleep\b[^|&;]*)\s*|.*\|\|\s*(?:true|:)\s*")
 _CHANCE = re.compile(r"\$RANDOM\b|\$\{RANDOM\b|/dev/u?random|\buuidgen\b|\bshuf\b|\$\(date\b")
+# Right below, so that no service's folder lies in another's, where a link could stand.
+_FOLDER = re.compile(r"/(?:var/lib|srv)/[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_SYSTEM = frozenset({"/var/lib/dpkg", "/var/lib/apt", "/var/lib/pam", "/var/lib/systemd"})
 
 
 def service_problems(recipe: Recipe, manifest: ManifestReply) -> list[str]:
@@ -56,8 +59,8 @@ def _own_problems(service: Service) -> Iterator[str]:
     if service.user == "root":
         yield "runs as root; use the agent or a user that its package brings."
     for folder in service.folders:
-        if not folder.startswith(("/var/lib/", "/srv/")) or "/../" in f"{folder}/":
-            yield f"keeps data in {folder}; use a folder of its own below /var/lib or /srv."
+        if not _FOLDER.fullmatch(folder) or folder in _SYSTEM:
+            yield f"keeps data in {folder}; use a folder of its own right below /var/lib or /srv."
     for port in service.ports:
         if port < FIRST_PORT:
             yield f"listens on port {port}, which only root may; use one of at least {FIRST_PORT}."

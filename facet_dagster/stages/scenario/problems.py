@@ -16,7 +16,7 @@ from facet_dagster.domain.scenario import (
 
 _PATH = re.compile(r"/app(?:/[\w.@+-]+)+")
 _FILE = re.compile(r"/app(?:/[\w.@+-]+)*/[\w@+-][\w.@+-]*\.\w+")
-_NUMBER = re.compile(r"\s*(\d+)[.):]")
+_NUMBER = re.compile(r"\s*(\d{1,4})[.):]")
 # Web addresses are data only under names that never resolve; a service of the task answers on the loopback.
 _URL = re.compile(
     r"https?://(?=\w)(?!(?:[\w.-]+\.)?(?:example(?:\.(?:com|org|net))?|test|invalid|localhost|127\.0\.0\.1)\b)",

@@ -10,7 +10,7 @@ from facet_dagster.domain.scenario import AnalysisReply, Span
 from facet_dagster.domain.skill import Skill
 
 _WORD = re.compile(r"[^\W_]+")
-SHORTEST = 3
+SHORTEST, LONGEST = 3, 60
 # What one skill must state itself so that a task can be about it, and what the other must add.
 ANCHOR, PARTNER = 3, 1
 
@@ -37,10 +37,10 @@ def _spans(analysis: AnalysisReply, skills: Mapping[str, Skill]) -> Iterator[Spa
 def find_quote(quote: str, text: str) -> tuple[int, int] | None:
     """Where the words of ``quote`` stand in ``text``, in their order; case, blanks and Markdown do not count.
 
-    None when they do not, or when there are fewer than three.
+    None when they do not, or when there are fewer than three or more than sixty.
     """
     wanted = [word.lower() for word in _WORD.findall(quote)]
-    if len(wanted) < SHORTEST:
+    if not SHORTEST <= len(wanted) <= LONGEST:
         return None
     words = list(_WORD.finditer(text))
     plain = [word[0].lower() for word in words]

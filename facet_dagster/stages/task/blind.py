@@ -85,7 +85,9 @@ def blind(
             found.open = f"The blind verifier was at fault itself: {fault}"
             last = found.probes[-1]
             found.probes[-1] = last.model_copy(update={"crashed": True, "what": f"{last.what}. {fault}"})
-    if not found.open:
+    if found.open:  # nothing that this verifier said counts
+        found.probes = [probe.model_copy(update={"crashed": True}) for probe in found.probes]
+    else:
         found.reply = reply
         data = to_json(reply).encode()
         found.facts.append(ArtifactFact(sha256=store.put(data), kind=CALL, size=len(data)))

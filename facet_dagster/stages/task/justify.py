@@ -14,6 +14,10 @@ from facet_dagster.stages.task.render import body, helpers, markdown, parsed, ru
 
 SHORTEST_ROW = 3
 # What methods are told about form and fields is no expected value; patterns, which say a form, are none either.
+_OPTIONS = frozenset(
+    {"encoding", "errors", "newline", "mode", "delimiter", "sep", "quotechar", "maxsplit", "indent", "timeout", "uri"}
+    | {"flags", "key", "reverse", "strict", "start", "fieldnames", "restkey", "ensure_ascii", "sort_keys", "default"}
+)
 _FORM = frozenset(
     {"get", "pop", "setdefault", "split", "rsplit", "partition", "rpartition", "replace", "strip", "lstrip", "rstrip"}
     | {"removeprefix", "removesuffix", "encode", "decode", "join", "format", "execute", "executemany"}
@@ -62,7 +66,12 @@ def _no_values(node: ast.AST) -> Iterator[ast.AST]:
     """Messages, doc strings, paths, names of fields, and options of calls."""
     if isinstance(node, ast.Assert) and node.msg is not None:
         yield node.msg
-    elif isinstance(node, ast.Raise | ast.JoinedStr | ast.keyword | ast.Slice):
+    elif isinstance(node, ast.keyword):  # a tolerance is a value
+        if node.arg in _OPTIONS:
+            yield node
+    elif isinstance(node, ast.Raise | ast.Slice) or (
+        isinstance(node, ast.JoinedStr) and any(isinstance(part, ast.FormattedValue) for part in node.values)
+    ):
         yield node
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         yield node.value

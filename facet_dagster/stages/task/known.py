@@ -18,10 +18,10 @@ leaves after a repair is no negative any more, and where models contradict each 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from facet_dagster.domain.archive import pack_members
+from facet_dagster.domain.archive import EPOCH, pack_members, unpack
 from facet_dagster.domain.changes import changes
 from facet_dagster.domain.facts import CheckFact, Fact, TrialFact
 from facet_dagster.domain.findings import KnownState
@@ -54,9 +54,14 @@ def remember(
     """The state, kept in ``store``; nothing when it is absent, or larger than LARGEST bytes."""
     if left.app is None or len(left.app) + len(left.artifacts or b"") > LARGEST:
         return ()
-    artifacts = store.put(left.artifacts) if left.artifacts else ""
-    app, why = store.put(left.app), why[:600]
+    artifacts = store.put(_timeless(left.artifacts)) if left.artifacts else ""
+    app, why = store.put(_timeless(left.app)), why[:600]
     return (KnownState(wanted=wanted, reason=reason, why=why, app=app, artifacts=artifacts, image=draft.image),)
+
+
+def _timeless(archive: bytes) -> bytes:
+    """The same state has one address, whenever it was left."""
+    return pack_members({path: replace(member, mtime=EPOCH) for path, member in unpack(archive).items()})
 
 
 def with_known(task: Task, new: Iterable[KnownState]) -> Task:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
+from pydantic import Field
 
 from facet_dagster.domain.archive import EPOCH, pack, subtree, unpack
 from facet_dagster.domain.dockerfile import USER, environment_executables, environment_files, verifier_dockerfile
@@ -40,12 +41,12 @@ class TaskLimits(Value):
     is less, so that a validated task is never one that only just fits.
     """
 
-    agent_seconds: float = 1800.0
-    solution_seconds: float = 120.0
-    verifier_seconds: float = 120.0
-    build_seconds: float = 600.0
-    memory_mb: int = 1024
-    cpus: int = 1
+    agent_seconds: float = Field(default=1800.0, gt=0, le=86_400)
+    solution_seconds: float = Field(default=120.0, gt=0, le=7_200)
+    verifier_seconds: float = Field(default=120.0, gt=0, le=7_200)
+    build_seconds: float = Field(default=600.0, gt=0, le=7_200)
+    memory_mb: int = Field(default=1024, ge=64, le=16_384)
+    cpus: int = Field(default=1, ge=1, le=16)
 
     @classmethod
     def of(cls, trial_seconds: float) -> TaskLimits:

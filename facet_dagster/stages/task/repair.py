@@ -17,7 +17,7 @@ from facet_dagster.stages.task.draft import built_image, e0_digest, keep, shared
 from facet_dagster.stages.task.edits import NO_EDITS, UNCHANGED, apply_edits, changed_targets, file_edits
 from facet_dagster.stages.task.evidence import artifacts, evidence, history_entry, recipe_view
 from facet_dagster.stages.task.justify import unjustified
-from facet_dagster.stages.task.lint import lint
+from facet_dagster.stages.task.lint import lint_on
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.validate import validate
 
@@ -124,11 +124,8 @@ def _edit(state: _State, reply: TaskRepairReply, scenario: Scenario, rebuild: Re
     edited = apply_edits(state.draft, reply)
     if isinstance(edited, str):
         return edited
-    rules_file = state.environment.recipe.rules_file
-    services = bool(state.environment.recipe.services)
-    old = {problem.text for problem in lint(state.draft, scenario, rules_file, services=services)}
-    found = lint(edited, scenario, rules_file, services=services)
-    new = [problem.text for problem in found if problem.text not in old]
+    old = {problem.text for problem in lint_on(state.draft, state.environment, scenario)}
+    new = [found.text for found in lint_on(edited, state.environment, scenario) if found.text not in old]
     if new:
         return f"The edit breaks a rule: {new[0]}"
     unfounded = unjustified(state.draft, edited, reply.quotes, state.environment)
@@ -231,10 +228,12 @@ def _infeasible(reply: TaskRepairReply, last: Rejection) -> Rejection:
 def _exhausted(state: _State, rounds: int) -> Rejection:
     """Blames the component that the last round blamed: the classifier has spoken since the rules guessed."""
     last, repairs = state.rejection, state.task.repairs
+    # A round that made the task valid says nothing of what a certificate found afterwards.
+    spoken = bool(repairs) and repairs[-1].result != "valid"
     return reject(
         Reason.TASK_REPAIR_EXHAUSTED,
         f"Not valid after {rounds} repair rounds. Last: {last.message}",
-        component=repairs[-1].component if repairs else last.component,
+        component=repairs[-1].component if spoken else last.component,
         last_reason=str(last.reason),
         last=dict(last.evidence),
     )

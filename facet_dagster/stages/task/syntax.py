@@ -27,10 +27,17 @@ def syntax_error(source: str) -> str:
     return "its statements do not fit into a function"
 
 
-def can_fail(statements: list[ast.stmt], raisers: frozenset[str]) -> bool:
-    """Whether a statement that is reached (none stands behind a top-level return) can raise AssertionError."""
+def can_fail(statements: list[ast.stmt], raisers: frozenset[str], known: dict[ast.AST, bool] | None = None) -> bool:
+    """Whether a statement that is reached (none stands behind a top-level return) can raise AssertionError.
+
+    ``known`` are inner functions that were looked at already: each is looked at once, however deep they are nested.
+    """
+    known = {} if known is None else known
     inner = [node for statement in statements for node in nodes(statement) if isinstance(node, Function)]
-    local = raisers | {node.name for node in inner if can_fail(node.body, raisers)}
+    for node in reversed(inner):  # the deepest first
+        if node not in known:
+            known[node] = can_fail(node.body, raisers, known)
+    local = raisers | {node.name for node in inner if known[node]}
     for statement in statements:
         if isinstance(statement, Function):
             continue  # defining is not calling

@@ -170,3 +170,9 @@ def test_an_unknown_encoding_is_a_lookup_error() -> None:
 def test_executable_files_are_named_by_their_context_path() -> None:
     files = (SourceFile(path="bin/x.sh", content="", executable=True), SourceFile(path="b", content=""))
     assert environment_executables(recipe(*files)) == frozenset({"app/bin/x.sh"})
+
+
+@pytest.mark.parametrize("encoding", ["base64", "hex", "zip", "rot13", "undefined", "idna-2", "a\x00b"])
+def test_a_codec_of_no_text_is_unknown(encoding: str) -> None:
+    with pytest.raises(LookupError):
+        codec(encoding)

@@ -82,3 +82,11 @@ def test_both_quotes_must_be_written(quotes: list[Quote], said: str) -> None:
 def test_an_edit_that_leaves_the_values_needs_no_quote() -> None:
     edited = example.draft(verifier=changed('"header"', '"the header is wrong"', 7))
     assert unjustified(example.draft(), edited, [], example.environment()) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("close(1, 2, abs_tol=0.01)", "close(1, 2, abs_tol=1000)"), ("x == '1250'", "x == f'1300'")]
+)
+def test_tolerances_by_name_and_texts_in_any_spelling_are_values(old: str, new: str) -> None:
+    before, after = (example.with_check(7, body=f"assert {text}") for text in (old, new))
+    assert changed_values(before, after)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from facet_dagster.adapters.memory import MemoryArtifactStore
-from facet_dagster.domain.archive import pack
+from facet_dagster.domain.archive import Member, pack, pack_members
 from facet_dagster.domain.findings import KnownState
 from facet_dagster.domain.outcome import Reason
 from facet_dagster.domain.task import Task
@@ -47,3 +47,19 @@ def test_what_is_absent_or_too_large_is_not_kept() -> None:
     (kept,) = remember(small, example.draft(), store, **kinds)
     assert (store.get(kept.app), store.get(kept.artifacts)) == (small.app, small.artifacts)
     assert (len(kept.why), kept.image) == (600, example.IMAGE)
+
+
+def test_a_state_is_the_same_whenever_it_was_left() -> None:
+    store = MemoryArtifactStore()
+    one, two = (
+        remember(
+            Left(pack_members({"app/x": Member("file", mtime=when, data=b"1")}), None),
+            example.draft(),
+            store,
+            wanted=0,
+            reason=Reason.TASK_MUTANT_SURVIVED,
+            why="w",
+        )
+        for when in (1_700_000_000, 1_700_000_060)
+    )
+    assert one == two

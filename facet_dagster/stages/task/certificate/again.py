@@ -94,7 +94,7 @@ def stored_certificate(package: Package) -> Mapping[str, Any]:
         stored = json.loads(package.files[CERTIFICATE])
         _level(stored)
         _probes(stored, "strict")
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(f"The package holds no {CERTIFICATE} that can be read: export it again") from error
     return stored if isinstance(stored, dict) else {}
 

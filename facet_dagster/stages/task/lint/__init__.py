@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from facet_dagster.domain.environment import Environment
+from collections.abc import Sequence
+
+from facet_dagster.domain.environment import Environment, PlannedService
 from facet_dagster.domain.scenario import Scenario
 from facet_dagster.domain.task import Draft
 from facet_dagster.stages.task.lint import comparisons, fixtures, literals, paths, tools
@@ -27,20 +29,28 @@ __all__ = [
 ]
 
 
-def lint(draft: Draft, scenario: Scenario, rules_file: str, *, services: bool = False) -> tuple[Problem, ...]:
+def lint(
+    draft: Draft,
+    scenario: Scenario,
+    rules_file: str,
+    *,
+    services: bool = False,
+    plans: Sequence[PlannedService] = (),
+) -> tuple[Problem, ...]:
     """All problems of a draft, instruction first. ``services`` says that something answers on the loopback."""
     return (
         *lint_instruction(draft.instruction, scenario, rules_file, draft.solution),
         *lint_solution(draft.solution, services=services),
         *lint_verifier(draft.verifier, scenario, draft.instruction),
-        *lint_collect(draft.verifier, draft.collect, services=services),
+        *lint_collect(draft.verifier, draft.collect, services=services, plans=plans),
     )
 
 
 def lint_on(draft: Draft, environment: Environment, scenario: Scenario) -> tuple[Problem, ...]:
     """All problems of a draft on the initial state that it was written for."""
     recipe = environment.recipe
-    found = lint(draft, scenario, recipe.rules_file, services=bool(recipe.services))
+    plans = environment.manifest.services
+    found = lint(draft, scenario, recipe.rules_file, services=bool(recipe.services), plans=plans)
     return (*found, *paths.problems(draft, environment))
 
 

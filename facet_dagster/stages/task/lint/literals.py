@@ -15,6 +15,7 @@ from facet_dagster.stages.task.lint.rules import Problem, said
 from facet_dagster.stages.task.render import body, checks_module, helpers, markdown, parsed, script
 
 SHORTEST, SMALLEST = 8, 100
+LARGEST = 1e15
 _WORD = re.compile(r"[\w.:+-]+")
 _CODE = re.compile(r"[\\\[\](){}^$*?|%<>=]|^\s*(select|insert|update|delete|create|pragma|with|drop)\b", re.IGNORECASE)
 # Constants of calendars, units and number systems, and what errors= and rounding= know.
@@ -119,4 +120,4 @@ def _is_codec(name: str) -> bool:
 
 
 def _is_data(number: float) -> bool:
-    return abs(number) >= SMALLEST and number not in _NUMBERS and not re.fullmatch(r"10+", str(int(number)))
+    return SMALLEST <= abs(number) < LARGEST and number not in _NUMBERS and not re.fullmatch(r"10+", str(int(number)))

@@ -14,14 +14,14 @@ from facet_dagster.stages.task.render import script
 
 MAX_CHARS = 48_000
 HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1[^\n]*\n.*?^\t*\2$", re.MULTILINE | re.DOTALL)
-_COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
+_COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 COMMAND = r"(?:^|[;&|(`]|\bsudo\s|\bthen\s|\bdo\s)[ \t]*"  # where a shell looks for the name of a program
 _NETWORK = re.compile(
     COMMAND + r"(curl|wget|apt|apt-get|pip3?|python3? -m pip|npm|npx|ssh|scp|nc|git clone)[ \t]", re.MULTILINE
 )
 _LOOPBACK = frozenset({"curl", "wget", "nc"})  # may rightly ask a service of the task
 _SOCKET = re.compile(
-    r"^\s*(?:import|from)\s+(socket|urllib\.request|requests|http\.client|httpx|aiohttp)\b", re.MULTILINE
+    r"^[ \t]*(?:import|from)[ \t]+(socket|urllib\.request|requests|http\.client|httpx|aiohttp)\b", re.MULTILINE
 )
 _JUDGE = re.compile(r"(?<![\w/.}-])/(tests|logs/verifier|logs/agent|solution)(?=[/\s\"')]|$)", re.MULTILINE)
 _CLOCK = re.compile(
