@@ -247,6 +247,6 @@ def test_each_model_has_results_of_its_own(world: World, ran: tuple[Any, int]) -
     arguments = ("orders", "--seeds", "1", "--orders", "forward", "--models", names, "--until", "task")
     found, calls = world.experiment(*arguments)
     assert set(arms(found)) == {"openai/one/forward", "openai/two/forward"}
-    assert calls == 2 * 8
+    assert calls == 2 * 9
     assert world.experiment(*arguments)[1] == 0
     assert json.dumps(found["comparisons"][0]["first"]) == '"openai/one/forward"'
