@@ -205,7 +205,9 @@ def print_trials(story: Why) -> None:
         text = f"  trial {trial['kind']} round {trial['round']}: reward {trial['reward']}, checks not passed: {failed}"
         out.print(text, markup=False, soft_wrap=True)
     if probes:
-        out.print(f"  certificate: {sum(p['ok'] for p in probes)} of {len(probes)} probes came out as wanted")
+        out.print(
+            f"  certificate: {sum(p['ok'] for p in probes)} of {len(probes)} probes in the ledger came out as wanted"
+        )
 
 
 @app.command()

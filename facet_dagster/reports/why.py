@@ -84,7 +84,7 @@ def resolve(ident: str, ledger: Ledger) -> tuple[str, str]:
     known |= {fact.skill: "skill" for fact in ledger.find(RawSkillFact)}
     found = [ident] if ident in known else sorted(full for full in known if full.startswith(ident))
     if not ident or not found:
-        raise ConfigError(f"Nothing has the id {ident!r}: `facet tasks` and `facet funnel` list what there is")
+        raise ConfigError(f"Nothing has the id {ident!r}: `facet seeds` and `facet tasks` list what there is")
     if len(found) > 1:
         raise ConfigError(f"{ident!r} is the beginning of {len(found)} ids, such as {', '.join(found[:3])}")
     return known[found[0]], found[0]

@@ -65,6 +65,6 @@ def test_probes_that_did_not_come_out_as_wanted_are_shown_with_the_remarks(
     print_why(story)
     told = capsys.readouterr().out
     assert "trial equivalent/out/totals.json:indent round 0: reward 0, checks not passed: C3" in told
-    assert "2 of 4 probes came out as wanted" in told
+    assert "2 of 4 probes in the ledger came out as wanted" in told
     assert f"remark: {REMARK}" in told
     assert "attack/empty" not in told

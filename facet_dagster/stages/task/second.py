@@ -128,7 +128,14 @@ def _answer(
     found.probes.append(answer.probe(f"S{len(found.replies)}"))
     failed = ", ".join(found.probes[-1].failed)
     found.facts.append(
-        _fact(task.seed, CALL, attempt, ok=answer.accepted, summary=f"Not passed: {failed}", kept=keep(reply, store))
+        _fact(
+            task.seed,
+            CALL,
+            attempt,
+            ok=answer.accepted,
+            summary="accepted" if answer.accepted else f"Not passed: {failed}",
+            kept=keep(reply, store),
+        )
     )
     return answer
 
