@@ -24,7 +24,7 @@ from facet_dagster.stages.task.known import Rejudged, judge_again, rejudged_fact
 from facet_dagster.stages.task.lint import Problem, lint_on, lint_remarks
 from facet_dagster.stages.task.package import TaskLimits
 from facet_dagster.stages.task.render import script
-from facet_dagster.stages.task.trial import Judgement, Trials, trial_facts
+from facet_dagster.stages.task.trial import Judgement, Left, Trials, trial_facts
 
 STAGE = "first_validation"
 TAIL = 2_000
@@ -92,9 +92,7 @@ def validate(
             oracle, left = kept(bench.judged(TrialKind.ORACLE, done)), done[0].left
             rejection = classify_oracle(oracle)
         if rejection is None and known:
-            if store is None:
-                raise InvariantError("Known final states cannot be judged without the store that holds them")
-            again = list(judge_again(known, draft, bench, store, left))
+            again = _again(known, draft, bench, store, left)
             facts += [fact for found in again for fact in rejudged_facts(found, stage=stage, draft=draft)]
             rejection = classify_known(again)
     return (
@@ -107,6 +105,14 @@ def validate(
         ),
         facts,
     )
+
+
+def _again(
+    known: Sequence[KnownState], draft: Draft, bench: Trials, store: ArtifactStore | None, left: Left
+) -> list[Rejudged]:
+    if store is None:
+        raise InvariantError("Known final states cannot be judged without the store that holds them")
+    return list(judge_again(known, draft, bench, store, left))
 
 
 @contextmanager
