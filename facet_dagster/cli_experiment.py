@@ -14,7 +14,9 @@ from facet_dagster.cli_output import Json, err, out, say
 from facet_dagster.domain.causes import Cause
 from facet_dagster.domain.task import Order, Pipeline
 from facet_dagster.errors import ConfigError
+from facet_dagster.pipeline.draw import Neighbourhood, carry, draw
 from facet_dagster.pipeline.experiment import Arm, Last, Ports, chosen_seeds, orders, pipelines, run_arms
+from facet_dagster.reports.draw import DrawReport, draw_report
 from facet_dagster.reports.experiment import ArmReport, Comparison, Experiment, experiment
 from facet_dagster.reports.statistics import Rate
 from facet_dagster.settings import Settings, load_settings
@@ -59,6 +61,40 @@ def compare_pipelines(
     _run("pipelines", arms, pairs, batch, until, settings, as_json=json_)
 
 
+@experiment_app.command("draw")
+def drawn_pairs(
+    pairs: Annotated[int, typer.Option(min=1, help="How many accepted pairs.")],
+    number: Annotated[int, typer.Option(help="Decides the order of the skills: the same number, the same pairs.")],
+    until: Until = "certificate",
+    json_: Json = False,  # noqa: FBT002
+) -> None:
+    """Draw pairs from all kept skills and carry each through the funnel once (the paper's Table 5)."""
+    settings, last = load_settings(), _last(until)
+    ports = _ports(settings)
+    with connect.open_vectors(settings) as vectors:
+        drawn = draw(number, pairs, settings, ports, Neighbourhood(connect.open_embedder(settings), vectors))
+    err.print(f"  {drawn.anchors} skills looked at, {len(drawn.seeds)} pairs accepted")
+    failed = dict[str, str]()
+    for done in carry(drawn.seeds, settings, ports, last):
+        failed |= done.failed
+        if done.computed:
+            err.print(f"  {done.stage}: {done.computed} computed")
+    found = draw_report(drawn, settings, ports.ledger, ports.store, failed)
+    say(found, lambda: out.print(_steps(found)), as_json=json_)
+    _complain(list(failed.values()))
+
+
+def _steps(found: DrawReport) -> Table:
+    table = Table(title=f"Draw {found.drawn.number}: {len(found.drawn.seeds)} pairs", title_justify="left")
+    for column in ("", "Share (95 %)", "Paper", "Lost on the way"):
+        table.add_column(column, overflow="fold")
+    for step in found.steps:
+        lost = ", ".join(f"{reason} {count}" for reason, count in step.losses.items())
+        paper = "" if step.paper is None else f"{100 * step.paper:.1f} %"
+        table.add_row(step.label, _rate(step.rate), paper, lost)
+    return table
+
+
 def _names(text: str, known: Sequence[str], option: str) -> list[str]:
     names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     wrong = [name for name in names if name not in known]
@@ -77,25 +113,34 @@ def _models(text: str, settings: Settings) -> list[str]:
 def _run(
     kind: str, arms: Sequence[Arm], count: int, batch: str, until: str, settings: Settings, *, as_json: bool
 ) -> None:
-    if until not in get_args(Last):
-        raise ConfigError(f"--until takes one of {', '.join(get_args(Last))}, not {until or 'nothing'}")
-    last = cast("Last", until)
-    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
-    keys = chosen_seeds(ledger, count, batch)
-    ports = Ports(
-        ledger,
-        store,
-        connect.open_sandbox(settings),
-        lambda of_arm, run_id: connect.open_llm(of_arm, ledger, store, run_id),
-    )
+    last, ports = _last(until), _ports(settings)
+    keys = chosen_seeds(ports.ledger, count, batch)
     computed, failed = 0, defaultdict[str, dict[str, str]](dict)
     for done in run_arms(arms, keys, ports, last):
         computed += done.computed
         failed[done.arm] |= done.failed
         err.print(f"  {done.arm} {done.stage}: {done.computed} computed, {done.settled - done.computed} read back")
-    found = experiment(kind, arms, keys, ledger=ledger, store=store, until=last, computed=computed, failed=failed)
+    found = experiment(
+        kind, arms, keys, ledger=ports.ledger, store=ports.store, until=last, computed=computed, failed=failed
+    )
     say(found, lambda: _print(found), as_json=as_json)
-    troubles = [text for of_arm in failed.values() for text in of_arm.values()]
+    _complain([text for of_arm in failed.values() for text in of_arm.values()])
+
+
+def _last(until: str) -> Last:
+    if until not in get_args(Last):
+        raise ConfigError(f"--until takes one of {', '.join(get_args(Last))}, not {until or 'nothing'}")
+    return cast("Last", until)
+
+
+def _ports(settings: Settings) -> Ports:
+    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
+    sandbox = connect.open_sandbox(settings)
+    return Ports(ledger, store, sandbox, lambda of_arm, run_id: connect.open_llm(of_arm, ledger, store, run_id))
+
+
+def _complain(troubles: Sequence[str]) -> None:
+    """Raises ConfigError where a seed has no result."""
     if troubles:
         raise ConfigError(f"{len(troubles)} results are missing, run again to go on. The first: {troubles[0]}")
 

@@ -202,7 +202,7 @@ def seed_candidates(
         return Outcome(
             BucketCandidates(items=tuple(judged)),
             numbers={"candidates": len(judged), "accepted": accepted},
-            facts=tuple(_candidate_facts(judged, graph.seed_candidates.version)),
+            facts=tuple(candidate_facts(judged, graph.seed_candidates.version)),
         )
 
     return compute
@@ -222,7 +222,7 @@ def _judge(
         return JudgedCandidate(candidate=candidate, rejection=reject(Reason.LLM_MALFORMED, str(error)))
 
 
-def _candidate_facts(judged: Sequence[JudgedCandidate], version: str) -> Iterable[Fact]:
+def candidate_facts(judged: Sequence[JudgedCandidate], version: str) -> Iterable[Fact]:
     for item in judged:
         first, second = item.candidate.skills
         yield CandidateFact(
@@ -262,7 +262,7 @@ def seed_selection(
         return Outcome(
             Selection(batch=batch, seeds=tuple(seeds)),
             numbers={"seeds": len(seeds), "candidates": len(judged)},
-            facts=tuple(fact for seed in seeds for fact in _seed_facts(seed, batch)),
+            facts=tuple(fact for seed in seeds for fact in seed_facts(seed, batch)),
         )
 
     return compute
@@ -277,7 +277,7 @@ def judged_candidates(settings: Settings, ledger: Ledger, store: ArtifactStore) 
     return [pairs[ident] for ident in sorted(pairs)]
 
 
-def _seed_facts(seed: Seed, batch: str) -> Iterable[Fact]:
+def seed_facts(seed: Seed, batch: str) -> Iterable[Fact]:
     yield SeedFact(
         key=seed.key,
         batch=batch,
