@@ -14,7 +14,7 @@ from facet_dagster.cli_output import Json, err, out, say
 from facet_dagster.domain.causes import Cause
 from facet_dagster.domain.task import Order, Pipeline
 from facet_dagster.errors import ConfigError
-from facet_dagster.pipeline.draw import Neighbourhood, carry, draw
+from facet_dagster.pipeline.draw import Neighbourhood, carry, draw, index_skills
 from facet_dagster.pipeline.experiment import Arm, Last, Ports, chosen_seeds, orders, pipelines, run_arms
 from facet_dagster.reports.draw import DrawReport, draw_report
 from facet_dagster.reports.experiment import ArmReport, Comparison, Experiment, experiment
@@ -72,7 +72,9 @@ def drawn_pairs(
     settings, last = load_settings(), _last(until)
     ports = _ports(settings)
     with connect.open_vectors(settings) as vectors:
-        drawn = draw(number, pairs, settings, ports, Neighbourhood(connect.open_embedder(settings), vectors))
+        near = Neighbourhood(connect.open_embedder(settings), vectors)
+        index_skills(settings, ports, near)
+        drawn = draw(number, pairs, settings, ports, near)
     err.print(f"  {drawn.anchors} skills looked at, {len(drawn.seeds)} pairs accepted")
     failed = dict[str, str]()
     for done in carry(drawn.seeds, settings, ports, last):

@@ -15,13 +15,15 @@ from datetime import date
 from uuid import uuid4
 
 from facet_dagster.domain.facts import SeedFact
+from facet_dagster.domain.ids import bucket_keys
 from facet_dagster.domain.outcome import Reason, Value, reject
 from facet_dagster.domain.scenario import Candidate, HypothesisReply, JudgedCandidate, SkillHypotheses
 from facet_dagster.domain.skill import Skill
 from facet_dagster.errors import ConfigError, MalformedReply
+from facet_dagster.funnel import plan, run_stage
 from facet_dagster.pipeline.experiment import Arm, Last, Ports, StageDone, run_arms
 from facet_dagster.pipeline.graph import skill_stages
-from facet_dagster.pipeline.skills import candidate_facts, kept_skills, seed_facts
+from facet_dagster.pipeline.skills import candidate_facts, kept_skills, seed_facts, skill_index, skills
 from facet_dagster.ports import LLM, Embedder, Ledger, VectorStore
 from facet_dagster.settings import Settings
 from facet_dagster.stages import hypothesise as hypothesising
@@ -53,6 +55,18 @@ def batch_of(number: int) -> str:
     return f"draw-{number}"
 
 
+def index_skills(settings: Settings, ports: Ports, near: Neighbourhood) -> None:
+    """Curate and index all that was ingested; what is current costs nothing."""
+    graph, (ledger, store) = skill_stages(settings, ports.ledger), (ports.ledger, ports.store)
+    for stage in (graph.skills, graph.skill_index):
+        work = plan(stage, bucket_keys(), ledger).work
+        if stage.name == "skills":
+            compute = skills(settings, ledger=ledger, store=store, embedder=near.embedder)
+        else:
+            compute = skill_index(settings, ledger=ledger, store=store, embedder=near.embedder, vectors=near.vectors)
+        run_stage(stage.name, work, compute, ledger=ledger, store=store, emit=lambda _: None)
+
+
 def draw(number: int, pairs: int, settings: Settings, ports: Ports, near: Neighbourhood) -> Drawn:
     """The first ``pairs`` accepted pairs of two unused skills, anchors in an order that ``number`` decides.
 
@@ -60,7 +74,7 @@ def draw(number: int, pairs: int, settings: Settings, ports: Ports, near: Neighb
     """
     kept = kept_skills(settings, ports.ledger, ports.store)
     if not kept or not near.vectors.ids():
-        raise ConfigError("No skill is kept and indexed: run `facet ingest PATH`, then `facet run --until skill_index`")
+        raise ConfigError("No skill is kept and indexed: give some with `facet ingest PATH`")
     anchors = sorted(kept)
     random.Random(number).shuffle(anchors)  # noqa: S311 - a draw that repeats
     llm = ports.llm(settings, f"draw-{uuid4().hex[:12]}")
