@@ -98,7 +98,10 @@ def draw(number: int, pairs: int, settings: Settings, ports: Ports, near: Neighb
 def _in_order(
     anchors: Sequence[str], kept: Mapping[str, Skill], settings: Settings, llm: LLM, near: Neighbourhood
 ) -> Iterator[JudgedCandidate]:
-    """What became of each anchor, in order; a few are asked about ahead of need."""
+    """What became of each anchor, in order; ``llm_workers`` are asked about at once, so a few ahead of need.
+
+    Those are awaited too: how far a draw looks ahead depends on its numbers alone, and a second one asks nothing.
+    """
     waiting, flying = deque(anchors), deque[Future[JudgedCandidate]]()
     with ThreadPoolExecutor(settings.llm_workers) as pool:
         try:
@@ -106,9 +109,12 @@ def _in_order(
                 while waiting and len(flying) < settings.llm_workers:
                     flying.append(pool.submit(_look, kept[waiting.popleft()], kept, llm, near))
                 yield flying.popleft().result()
-        finally:
+        except GeneratorExit:
+            raise
+        except BaseException:
             llm.stop()
             pool.shutdown(cancel_futures=True)
+            raise
 
 
 def _look(anchor: Skill, kept: Mapping[str, Skill], llm: LLM, near: Neighbourhood) -> JudgedCandidate:

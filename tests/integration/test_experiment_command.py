@@ -46,7 +46,7 @@ def joint(fate: str, text: str) -> Any:
 
 def brief(fate: str, text: str) -> Any:
     references = handmade.references(fate, text)
-    kept = {name: references[name] for name in ("title", "scenario", "requirements", "outputs")}
+    kept = {name: references[name] for name in ("title", "scenario", "family", "requirements", "outputs")}
     rules = example.RULES.splitlines()[2:]
     return {**kept, "initial_state": ["/app/RULES.md", "/app/data/sales.csv", "/app/data/regions.json"], "rules": rules}
 
@@ -75,7 +75,7 @@ def world(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with HandmadeModel(answers=ANSWERS) as model:
         live = {"FACET_MODEL": "openai/handmade", "FACET_API_BASE": model.api_base, "FACET_API_KEY": "none"}
         live["FACET_RECORD"] = str(tape)
-        for home in installation(FACET_POSTGRES_URL=url, FACET_TASK_REPAIRS="1", **live):
+        for home in installation(FACET_POSTGRES_URL=url, FACET_TASK_REPAIRS="1", FACET_CERTIFICATE="basic", **live):
             settings = Settings(home=home.home, postgres_url=url)
             _fill(settings)
             yield World(home, model, tape)
@@ -158,8 +158,8 @@ def test_the_paper_stands_beside(ran: tuple[Any, int]) -> None:
 
 def test_an_arm_pays_for_shared_stages_too(ran: tuple[Any, int]) -> None:
     forward, reverse = (arms(ran[0])[name]["spending"] for name in ("forward", "reverse"))
-    # Five calls make a seed's environment and three its draft; a repair of the lost one adds one in the forward order.
-    assert (forward["calls"], reverse["calls"]) == (2 * 8 + 1, 2 * 8)
+    # Six calls make a seed's environment and three its draft; a repair of the lost one adds one in the forward order.
+    assert (forward["calls"], reverse["calls"]) == (2 * 9 + 1, 2 * 9)
     assert reverse["tokens_per_task"] == (reverse["prompt_tokens"] + reverse["completion_tokens"]) / 2
     assert reverse["cost"] is None, "nobody gave a price"
 
@@ -193,7 +193,7 @@ def test_pipelines_start_from_the_same_pairs(world: World, ran: tuple[Any, int])
     assert {name: arm["spending"]["calls"] for name, arm in by_name.items()} == {
         "direct": 6,
         "recording": 6,
-        "facet": 8,
+        "facet": 9,
     }
     assert by_name["recording"]["paper"]["name"] == "TW"
     assert world.experiment("pipelines", "--pairs", "1")[1] == 0
@@ -225,7 +225,9 @@ def test_what_cannot_be_compared_is_said(world: World, arguments: tuple[str, ...
 
 def test_a_tape_gives_the_same_figures_elsewhere(world: World, ran: tuple[Any, int], databases: Databases) -> None:
     url, arguments = databases.new_migrated(), ("orders", "--seeds", "1", "--orders", "reverse", "--until", "task")
-    for home in installation(FACET_POSTGRES_URL=url, FACET_TASK_REPAIRS="1", FACET_TAPE=str(world.tape)):
+    for home in installation(
+        FACET_POSTGRES_URL=url, FACET_TASK_REPAIRS="1", FACET_CERTIFICATE="basic", FACET_TAPE=str(world.tape)
+    ):
         _fill(Settings(home=home.home, postgres_url=url))
         found = home.json("experiment", *arguments)
     databases.drop(url)
@@ -250,3 +252,22 @@ def test_each_model_has_results_of_its_own(world: World, ran: tuple[Any, int]) -
     assert calls == 2 * 9
     assert world.experiment(*arguments)[1] == 0
     assert json.dumps(found["comparisons"][0]["first"]) == '"openai/one/forward"'
+
+
+def test_a_draw_carries_pairs_that_a_number_chose(world: World) -> None:
+    # The last test: a draw mints seeds of its own.
+    arguments = ("draw", "--pairs", "2", "--number", "7", "--until", "task")
+    found, calls = world.experiment(*arguments)
+    steps = {step["name"]: step for step in found["steps"]}
+    drawn = found["drawn"]
+    assert len(drawn["seeds"]) == 2
+    assert drawn["anchors"] == 2 + sum(drawn["lost"].values())
+    assert (steps["pairs"]["rate"]["count"], steps["pairs"]["rate"]["of"]) == (2, drawn["anchors"])
+    assert steps["validated_of_all"]["rate"]["of"] == 2
+    assert 0 < steps["environments"]["rate"]["low"] < steps["environments"]["rate"]["high"] <= 1
+    assert round(steps["validated"]["paper"], 3) == 0.816
+    losses = sum(sum(steps[name]["losses"].values()) for name in ("first_build_ok", "environments", "validated"))
+    assert losses == 2 - steps["validated_of_all"]["rate"]["count"]
+    assert calls > 0
+    again, more = world.experiment(*arguments)
+    assert (more, again) == (0, found)
