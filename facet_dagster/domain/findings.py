@@ -5,11 +5,11 @@ The values of a certificate (its probes, and what each of them found).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from facet_dagster.domain.outcome import Reason, Value
+from facet_dagster.domain.outcome import Reason, Sparse, Value
 
 Kind = Literal[
     "baseline",
@@ -68,20 +68,27 @@ class Probe(Value):
         return self.crashed or self.reward == self.wanted
 
 
-class KnownState(Value):
+class KnownState(Sparse):
     """A final state of which it is known what every later verifier must say: ``wanted`` is its reward.
+
+    Of right work only that is known which refused it unfairly: ``checks`` are ids of the checks that may not, and what
+    others say of it is theirs. Without any, all must accept it. It is right by the words of its ``instruction``
+    (a digest).
 
     ``app`` and ``artifacts`` are what was left, as artifacts (sha256); ``artifacts`` is empty without services.
     ``reason`` is what a verifier is refused for that says otherwise, ``why`` tells what the state is. It stands for
     the environment's ``image`` alone.
     """
 
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"checks", "instruction"})
     wanted: Literal[0, 1]
     reason: Reason
     why: str
     app: str
     image: str
     artifacts: str = ""
+    checks: tuple[str, ...] = ()
+    instruction: str = ""
 
 
 class KillMatrix(Value):

@@ -125,7 +125,8 @@ def _right(other: Second, draft: Draft, store: ArtifactStore) -> tuple[KnownStat
     if other.right is None:
         return ()
     why = "a second solution, of which nothing that is written demands more"
-    return remember(other.right, draft, store, wanted=1, reason=Reason.TASK_OVER_STRICT, why=why)
+    refusing = other.probes[-1].failed
+    return remember(other.right, draft, store, wanted=1, reason=Reason.TASK_OVER_STRICT, why=why, checks=refusing)
 
 
 def _findings(other: Second) -> tuple[Finding, ...]:

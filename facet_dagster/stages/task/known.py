@@ -6,12 +6,14 @@ is kept, and judged again in every later validation.
 Wrong (a negative) is what a semantic mutant left, whether it was refused or not, where it differs from what the
 solution leaves: it follows a wrong reading of a written rule. So is partial work, and work that nobody did, which
 was accepted; what of it is refused is made anew by every certificate. Right (a positive) is what a second solution
-left of which triage says that the verifier demands what is written nowhere.
+left of which triage says that the verifier demands what is written nowhere: the checks that refused it must not do so
+again, while others may find what nobody looked for then.
 
 Not kept is what may be wrong for one version alone: what the solution left when a validation refused it (the verifier
 may have been at fault, and a repair's word is no proof); a mutant that was refused by a check which the same
 certificate finds at fault in the verifier or the instruction; small errors in files, which may be fair variants.
-A state ends with its environment: where that is rebuilt, other work may be right. A negative that the solution itself
+A state ends with its environment: where that is rebuilt, other work may be right; a right one ends with the words of
+its instruction too, which may demand more now. A negative that the solution itself
 leaves after a repair is no negative any more, and where models contradict each other nothing is known.
 """
 
@@ -45,18 +47,30 @@ class Rejudged:
 
     @property
     def ok(self) -> bool:
-        return self.judged.reward == self.state.wanted
+        judged, state = self.judged, self.state
+        if state.wanted == 1 and state.checks and judged.reward is not None:
+            return not set(state.checks).intersection(judged.failed)
+        return judged.reward == state.wanted
 
 
 def remember(
-    left: Left, draft: Draft, store: ArtifactStore, *, wanted: Literal[0, 1], reason: Reason, why: str
+    left: Left,
+    draft: Draft,
+    store: ArtifactStore,
+    *,
+    wanted: Literal[0, 1],
+    reason: Reason,
+    why: str,
+    checks: Sequence[str] = (),
 ) -> tuple[KnownState, ...]:
     """The state, kept in ``store``; nothing when it is absent, or larger than LARGEST bytes."""
     if left.app is None or len(left.app) + len(left.artifacts or b"") > LARGEST:
         return ()
     artifacts = store.put(_timeless(left.artifacts)) if left.artifacts else ""
-    app, why = store.put(_timeless(left.app)), why[:600]
-    return (KnownState(wanted=wanted, reason=reason, why=why, app=app, artifacts=artifacts, image=draft.image),)
+    app = store.put(_timeless(left.app))
+    state = KnownState(wanted=wanted, reason=reason, why=why[:600], app=app, artifacts=artifacts, image=draft.image)
+    words = digest(draft.instruction) if wanted else ""
+    return (state.model_copy(update={"checks": tuple(checks), "instruction": words}),)
 
 
 def _timeless(archive: bytes) -> bytes:
@@ -80,9 +94,11 @@ def judge_again(
     known: Sequence[KnownState], draft: Draft, trials: Trials, store: ArtifactStore, oracle: Left
 ) -> Iterator[Rejudged]:
     """Each state that stands for the draft's environment. ``oracle`` is what the solution leaves now."""
+    words = digest(draft.instruction)
     for number, state in enumerate(known, start=1):
         left = Left(store.get(state.app), store.get(state.artifacts) if state.artifacts else None)
-        if state.image == draft.image and (state.wanted == 1 or not _same(left, oracle)):
+        stands = state.instruction in ("", words) if state.wanted else not _same(left, oracle)
+        if state.image == draft.image and stands:
             name = f"{'positive' if state.wanted else 'negative'} {number}"
             yield Rejudged(name, state, trials.judge(left))
 

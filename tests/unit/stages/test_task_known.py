@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from facet_dagster.adapters.memory import MemoryArtifactStore
 from facet_dagster.domain.archive import Member, pack, pack_members
 from facet_dagster.domain.findings import KnownState
 from facet_dagster.domain.outcome import Reason
 from facet_dagster.domain.task import Task
-from facet_dagster.stages.task.known import LARGEST, MOST, remember, with_known
-from facet_dagster.stages.task.trial import Left
+from facet_dagster.domain.trial import CheckResult, End, ExecResult
+from facet_dagster.stages.task.known import LARGEST, MOST, Rejudged, judge_again, remember, with_known
+from facet_dagster.stages.task.trial import Judgement, Left, Trials
 from tests.fixtures import task_example as example
 
 TASK = Task(seed=example.SEED.key, title="t", draft=example.draft(), environment=example.environment(), validations=())
@@ -63,3 +64,38 @@ def test_a_state_is_the_same_whenever_it_was_left() -> None:
         for when in (1_700_000_000, 1_700_000_060)
     )
     assert one == two
+
+
+def judged(*failed: str, reward: int | None = 0) -> Judgement:
+    checks = [CheckResult(id=name, requirement="R1", status="fail", message="") for name in failed]
+    return Judgement(ExecResult(end=End.EXITED, exit_code=0, output="", seconds=0.0), reward, tuple(checks))
+
+
+def test_right_work_is_kept_from_the_checks_that_refused_it_unfairly_alone() -> None:
+    right = state("a", 1, checks=("C1", "C2"))
+    assert Rejudged("positive 1", right, judged("C9")).ok, "what another check finds is its own affair"
+    assert not Rejudged("positive 1", right, judged("C2", "C9")).ok
+    assert not Rejudged("positive 1", right, judged(reward=None)).ok, "a verifier that says nothing keeps nothing"
+    assert not Rejudged("positive 1", state("a", 1), judged("C9")).ok
+    assert not Rejudged("negative 1", state("a", checks=("C1",)), judged(reward=1)).ok
+
+
+class Judge:
+    """Says of everything that it is right."""
+
+    def judge(self, left: Left) -> Judgement:
+        return judged(reward=1)
+
+
+def test_right_work_ends_with_the_words_that_it_followed() -> None:
+    store, draft = MemoryArtifactStore(), example.draft()
+    left = Left(pack({"app/x": b"1"}))
+    kinds: dict[str, Any] = {"reason": Reason.TASK_OVER_STRICT, "why": "w"}
+    known = [one for wanted in (0, 1) for one in remember(left, draft, store, wanted=wanted, **kinds)]
+    oracle = Left(pack({"app/x": b"2"}))
+    clearer = draft.model_copy(update={"instruction": draft.instruction.model_copy(update={"title": "Clearer"})})
+    found = {
+        name: [one.name for one in judge_again(known, of, cast("Trials", Judge()), store, oracle)]
+        for name, of in (("same", draft), ("clearer", clearer))
+    }
+    assert found == {"same": ["negative 1", "positive 2"], "clearer": ["negative 1"]}
