@@ -24,7 +24,7 @@ from assets.rejections import metadata, reason_line
 from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.domain.outcome import StageResult, Verdict
 from facet_dagster.funnel import Compute, Stage, plan, run_stage
-from facet_dagster.ports import LLM, ArtifactStore, Ledger, Sandbox
+from facet_dagster.ports import LLM, ArtifactStore, Harness, Ledger, Sandbox
 
 OWNER_TAG = "facet/owner"
 Links = Callable[[str], Mapping[str, str]]
@@ -86,11 +86,12 @@ def fan_out(
     links: Links = no_links,
     llm: LLM | None = None,
     sandbox: Sandbox | None = None,
+    harness: Harness | None = None,
 ) -> Iterator[dg.Output[None]]:
     """Settle every partition of the run and log it. Raises dg.Failure when some hit infrastructure trouble.
 
     It yields nothing: an output would materialize the whole range, good or bad. When the run is cancelled,
-    ``llm`` begins no new call, and ``sandbox`` ends what runs. What ``llm`` did is observed on the asset at the end.
+    ``llm`` begins no new call, ``sandbox`` and ``harness`` end what runs. What ``llm`` did is observed on the asset at the end.
     """
     own(context)
     keys = list(context.partition_keys)
@@ -104,7 +105,7 @@ def fan_out(
         emit=lambda results: _emit(context, results, links),
         workers=workers,
         run_id=context.run.run_id,
-        stop=lambda: _stop(llm, sandbox),
+        stop=lambda: _stop(llm, sandbox, harness),
     )
     if llm:
         context.log_event(dg.AssetObservation(stage.name, metadata={f"llm/{k}": v for k, v in llm.counters().items()}))
@@ -120,7 +121,7 @@ def fan_out(
     yield from ()
 
 
-def _stop(*ports: LLM | Sandbox | None) -> None:
+def _stop(*ports: LLM | Sandbox | Harness | None) -> None:
     for port in ports:
         if port is not None:
             port.stop()

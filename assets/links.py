@@ -16,6 +16,8 @@ ORDER = (
     "first_validation",
     "task",
     "certificate",
+    "rollouts",
+    "trajectories",
 )
 
 

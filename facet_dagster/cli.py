@@ -18,6 +18,7 @@ from facet_dagster.cli_certificate import certify, revalidate
 from facet_dagster.cli_experiment import experiment_app
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
 from facet_dagster.cli_output import Json, err, out, say
+from facet_dagster.cli_rollout import export_near_miss, export_sft, rollouts
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
 from facet_dagster.cli_task import coverage, scenario
 from facet_dagster.domain.facts import RawSkillFact
@@ -51,6 +52,9 @@ app.command()(scenario)
 app.add_typer(experiment_app, name="experiment")
 app.command()(certify)
 app.command()(revalidate)
+app.command()(rollouts)
+export_app.command("sft")(export_sft)
+export_app.command("near-miss")(export_near_miss)
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tape_app, name="tape")
 app.add_typer(cache_app, name="cache")

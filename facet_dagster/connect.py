@@ -14,6 +14,7 @@ from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.docker_slots import default_slots_dir
 from facet_dagster.adapters.embedded_postgres import postgres_url, stop
 from facet_dagster.adapters.fsspec_artifact_store import FsspecArtifactStore
+from facet_dagster.adapters.harbor_harness import HarborHarness
 from facet_dagster.adapters.litellm_client import LitellmClient
 from facet_dagster.adapters.litellm_llm import LitellmLLM
 from facet_dagster.adapters.postgres_ledger import PostgresLedger
@@ -26,9 +27,11 @@ from facet_dagster.adapters.tape import Tape, TapeMeta
 from facet_dagster.adapters.tape_llm import TapeLLM
 from facet_dagster.adapters.tape_recorder import TapeRecorder
 from facet_dagster.adapters.tape_server import TapeServer
+from facet_dagster.adapters.token_counter import TokenizersTokenCounter
 from facet_dagster.deployments import load_models
-from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStore
+from facet_dagster.ports import LLM, ArtifactStore, Embedder, Harness, Ledger, TokenCounter, VectorStore
 from facet_dagster.settings import ROOT, Settings
+from facet_dagster.setup.harbor_tool import harbor_command, harbor_why_not
 
 COLLECTION = "skills"
 FULL_BYTES = 64 * 2**20  # PostgreSQL stops when it cannot make its next log file of 16 MiB
@@ -96,6 +99,24 @@ def open_llm(settings: Settings, ledger: Ledger, store: ArtifactStore, run_id: s
         budgets=Budgets(settings.budget_run, settings.budget_day, settings.budget_seed),
         record=settings.record,
         purse=_PURSE,
+    )
+
+
+def open_counter(settings: Settings) -> TokenCounter:
+    return TokenizersTokenCounter(settings.tokenizer)
+
+
+def open_harness(settings: Settings) -> Harness:
+    """What makes rollouts."""
+    tool = harbor_command(settings.home)
+    return HarborHarness(
+        tool.argv if tool else None,
+        {**os.environ, **tool.env} if tool else {},  # noqa: TID251 - a composition root
+        harbor_why_not(settings.home),
+        home=settings.home / "jobs",
+        api_base=settings.teacher_base,
+        key=settings.teacher_key,
+        trials=settings.rollout_trials,
     )
 
 

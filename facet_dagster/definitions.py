@@ -2,14 +2,14 @@
 
 import dagster as dg
 
-from assets import reports, s1_skills, s2_seeds, s3_environments, s4_tasks
+from assets import reports, s1_skills, s2_seeds, s3_environments, s4_tasks, s5_trajectories
 from facet_dagster.settings import load_settings
 from resources.ports import resources
 from sensors.dead_runs import dead_runs
 from sensors.nightly import night, nightly
 
 defs = dg.Definitions(
-    assets=dg.load_assets_from_modules([s1_skills, s2_seeds, s3_environments, s4_tasks, reports]),
+    assets=dg.load_assets_from_modules([s1_skills, s2_seeds, s3_environments, s4_tasks, s5_trajectories, reports]),
     resources=resources(load_settings()),
     jobs=[night],
     schedules=[nightly],

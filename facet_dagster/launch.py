@@ -28,7 +28,7 @@ from rich.markup import escape
 from assets._dagster import OWNER_TAG
 from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.child import INTERRUPTED
-from facet_dagster.connect import full_disk, open_ledger, open_store, probe_llm
+from facet_dagster.connect import full_disk, open_counter, open_ledger, open_store, probe_llm
 from facet_dagster.definitions import defs
 from facet_dagster.domain.facts import SeedFact
 from facet_dagster.domain.ids import bucket_keys
@@ -36,6 +36,7 @@ from facet_dagster.domain.outcome import Verdict
 from facet_dagster.errors import FacetError
 from facet_dagster.funnel import current
 from facet_dagster.pipeline.graph import SeedStages, seed_stages
+from facet_dagster.pipeline.rollouts import RolloutStages, rollout_stages
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import Settings, load_settings
 from sensors.dead_runs import release_dead_runs
@@ -137,7 +138,7 @@ def run_funnel(
     if history[-1].error:
         return history
     keys = sorted(fact.key for fact in ledger.find(SeedFact, batch=batch))
-    for stage in seed_stages(settings):
+    for stage in (*seed_stages(settings), *rollout_stages(settings, open_counter(settings).name)):
         history.append(_report(materialize, instance, stage.name, keys))
         keys = sorted(current(stage, keys, ledger))
         if stage.name == until or not keys:
@@ -197,7 +198,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m facet_dagster.launch", description=__doc__)
     parser.add_argument("--batch", required=True, help="label of the seeds to select and carry through")
     parser.add_argument("--count", type=int, default=0, help="seeds that the batch shall hold (FACET_SEEDS)")
-    parser.add_argument("--until", default="certificate", choices=SeedStages._fields, help="last stage")
+    parser.add_argument(
+        "--until", default="certificate", choices=(*SeedStages._fields, *RolloutStages._fields), help="last stage"
+    )
     parser.add_argument("--parent", type=int, default=0, help="id of the process with which this one shall end")
     options = parser.parse_args(argv)
     _die_with(options.parent)

@@ -1,6 +1,6 @@
 """Read me first: everything the funnel needs from the outside world.
 
-Six protocols. Stages take them as keyword arguments; ``adapters/`` holds one class a file, named
+Eight protocols. Stages take them as keyword arguments; ``adapters/`` holds one class a file, named
 <Vendor><Port>; ``adapters/memory.py`` holds an in-memory twin of each, for tests. Every method raises
 the PortError of its port when the service fails, and nothing else.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from facet_dagster.domain.facts import Fact
+from facet_dagster.domain.rollout import RawAttempt, RolloutProtocol
 from facet_dagster.domain.trial import ExecResult, Limits
 
 Reply = TypeVar("Reply", bound=BaseModel)
@@ -311,6 +313,41 @@ class Sandbox(Protocol):
     def stop(self) -> None:
         """Begin nothing new and end what runs: calls in flight raise a transient SandboxError and leave nothing."""
         ...
+
+
+@dataclass(frozen=True)
+class Order:
+    """``attempts`` rollouts on the task ``key``, whose package ``write`` puts into a folder."""
+
+    key: str
+    write: Callable[[Path], None]
+    attempts: int
+
+
+class Harness(Protocol):
+    """Agents on tasks: a rollout is one attempt in fresh containers, judged by the task's verifier."""
+
+    def run(self, orders: Sequence[Order], protocol: RolloutProtocol, done: Callable[[RawAttempt], None]) -> None:
+        """Make all attempts; ``done`` gets each as it ends, from this thread. What agents do is data.
+
+        Raises ConfigError when there is no harness, a transient SandboxError when it ends early: what was told stays.
+        """
+        ...
+
+    def stop(self) -> None:
+        """End what runs: ``run`` raises a transient SandboxError and leaves nothing."""
+        ...
+
+
+class TokenCounter(Protocol):
+    """How long a text is for the model that shall be trained."""
+
+    @property
+    def name(self) -> str:
+        """Of the tokenizer; part of what was judged by it."""
+        ...
+
+    def count(self, text: str) -> int: ...
 
 
 class ArtifactStore(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import tempfile
@@ -10,13 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from facet_dagster.adapters.docker_engine import Engine, engine_errors
-from facet_dagster.errors import ConfigError, SandboxError
+from facet_dagster.adapters.harbor_leftovers import remove_leftovers
+from facet_dagster.errors import ConfigError
 from facet_dagster.setup.harbor_tool import HarborTool, harbor_command, harbor_why_not
 from facet_dagster.stages.task import export
 
 ENVIRONMENT = "facet_harbor.offline:OfflineDockerEnvironment"
-_PROJECT = "com.docker.compose.project"  # a label; Harbor's projects begin with the trial's name
 AGENTS = ("oracle", "nop")
 SECONDS = 1_800
 
@@ -102,20 +100,6 @@ def _trial(path: Path) -> tuple[str, HarborTrial]:
     text = f"{error.get('exception_type')}: {error.get('exception_message')}"[:500] if error else ""
     key = str(result["task_name"]).rpartition("/")[2]
     return key, HarborTrial(rewards.get("reward") if result.get("reward_valid", True) else None, text)
-
-
-def remove_leftovers(trials: list[str]) -> None:
-    """Remove the untagged images that Harbor leaves where two of its trials built the same content."""
-    engine = Engine(workers=1)
-    try:
-        with engine_errors("list the images that Harbor left"):
-            found = engine.api.images(filters={"dangling": True, "label": _PROJECT})
-        for image in found:
-            if image["Labels"][_PROJECT].startswith(tuple(trials)):
-                with contextlib.suppress(SandboxError), engine_errors("remove an image that Harbor left"):
-                    engine.api.remove_image(image["Id"])
-    finally:
-        engine.close()
 
 
 def _reward_of(trials: Mapping[str, HarborTrial], key: str) -> float | None:

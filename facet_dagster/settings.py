@@ -85,12 +85,25 @@ class Settings(BaseSettings):
     certificate_reseeds: int = Field(
         default=2, ge=0, description="other seeds of a generator that must agree on an answer that is typed; 0: none"
     )
+    teacher: str = Field(default="", description="the model of rollouts, any of litellm's; empty: no rollouts")
+    teacher_base: str = Field(default="", description="endpoint of an OpenAI-compatible server for the teacher")
+    teacher_key: SecretStr | None = Field(default=None, description="its key; empty: the provider's usual variable")
+    agent: str = Field(default="terminus-2", description="any agent that Harbor knows by name")
+    attempts: int = Field(default=1, ge=1, le=64, description="rollouts on each task")
+    teacher_temperature: float = Field(default=1.0, ge=0, description="paper, Table 9")
+    max_turns: int = Field(default=0, ge=0, description="turns of a rollout; 0: no limit but the task's time")
+    context_tokens: int = Field(default=131_072, ge=1024, description="what the teacher can read at once")
+    rollout_trials: int = Field(default=2, ge=1, le=64, description="rollouts at once")
+    trajectory_tokens: int = Field(default=32_768, ge=1, description="longest trajectory to train on; paper, Table 9")
+    tokenizer: Path | None = Field(
+        default=None, description="tokenizer.json of the model to train; empty: a token is taken to be four characters"
+    )
     trial_seconds: float = Field(default=120.0, gt=0)
     build_seconds: float = Field(default=600.0, gt=0)
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")
     ui_port: int = Field(default=3000, ge=1, le=65_535)
 
-    @field_validator("models", "record", mode="before")
+    @field_validator("models", "record", "tokenizer", mode="before")
     @classmethod
     def _empty_is_unset(cls, value: Any) -> Any:
         """An empty variable is how one line of .env is overruled."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import dagster as dg
 
 from facet_dagster import connect
-from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, Sandbox, VectorStore
+from facet_dagster.ports import LLM, ArtifactStore, Embedder, Harness, Ledger, Sandbox, TokenCounter, VectorStore
 from facet_dagster.settings import Settings, load_settings
 
 
@@ -69,6 +69,25 @@ class LLMResource(dg.ConfigurableResource[LLM]):
         return connect.open_llm(settings, connect.open_ledger(settings), connect.open_store(settings), run_id)
 
 
+class HarnessResource(dg.ConfigurableResource[Harness]):
+    """The Harbor tool, with an agent and a teacher."""
+
+    agent: str
+    teacher: str
+
+    def create_resource(self, context: dg.InitResourceContext) -> Harness:
+        return connect.open_harness(load_settings())
+
+
+class TokenCounterResource(dg.ConfigurableResource[TokenCounter]):
+    """A tokenizer, or an estimate."""
+
+    tokenizer: str
+
+    def create_resource(self, context: dg.InitResourceContext) -> TokenCounter:
+        return connect.open_counter(load_settings())
+
+
 def _models(settings: Settings) -> str:
     return settings.models.name if settings.models else settings.model or "tape"
 
@@ -82,5 +101,7 @@ def resources(settings: Settings) -> dict[str, object]:
         "sandbox": SandboxResource(base_image=settings.base_image),
         "embedder": EmbedderResource(dtype=settings.embedder_dtype),
         "vectors": VectorStoreResource(server=settings.qdrant_url or "embedded"),
+        "harness": HarnessResource(agent=settings.agent, teacher=settings.teacher or "none"),
+        "tokens": TokenCounterResource(tokenizer=settings.tokenizer.name if settings.tokenizer else "estimate"),
         "llm": LLMResource(model=_models(settings), tape="" if settings.live else settings.tape.name),
     }

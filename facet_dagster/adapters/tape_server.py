@@ -13,6 +13,7 @@ import logging
 import re
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -61,7 +62,7 @@ class TapeServer:
     ) -> None:
         self._tape, self._strict = tape, strict
         self._recorder, self._upstream = recorder, upstream
-        self._guard = threading.Lock()
+        self._guards: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def app(self) -> Starlette:
         routes = [
@@ -79,7 +80,7 @@ class TapeServer:
         try:
             body = await request.json()
             messages = body["messages"]
-            label = _label(str(body.get("model", "")), request.headers.get("authorization", ""))
+            label = _label(str(body.get("model", "")), request.headers.get("authorization", ""), messages)
             turn = sum(message.get("role") == "assistant" for message in messages)
             screen = digest(normalised(_text(messages[-1]) if messages else ""))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -95,10 +96,10 @@ class TapeServer:
         return JSONResponse(_completion(entry, str(body.get("model", ""))))
 
     def _answer(self, label: str, turn: int, screen: str, messages: Messages) -> TapeTurn | str:
-        """The turn, or what is wrong. Turns that are not there are asked one after the other, so none is paid twice."""
+        """The turn, or what is wrong. Of one conversation a turn is asked at a time, so that none is paid twice."""
         entry = self._tape.turns.get((label, turn))
         if entry is None:
-            with self._guard:
+            with self._guards[label]:
                 entry = self._tape.turns.get((label, turn))
                 if entry is None:
                     return self._record(label, turn, screen, messages)
@@ -128,9 +129,12 @@ class TapeServer:
         return entry
 
 
-def _label(model: str, authorization: str) -> str:
+def _label(model: str, authorization: str, messages: Messages) -> str:
     key = authorization.removeprefix("Bearer ").strip()
-    return key.removeprefix("label:") if key.startswith("label:") else model.removeprefix("tape/")
+    label = key.removeprefix("label:") if key.startswith("label:") else model.removeprefix("tape/")
+    if not label.endswith("-*"):
+        return label
+    return f"{label[:-1]}{digest(normalised(_text(messages[0])))[:12]}" if messages else label
 
 
 def _text(message: dict[str, Any]) -> str:

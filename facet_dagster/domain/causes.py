@@ -54,7 +54,7 @@ def cause_of(rejection: Rejection) -> Cause | None:
     Where repairs were of no use, their last reason decides, on the component that was blamed last.
     """
     reason = _last_reason(rejection)
-    if reason is Reason.LLM_MALFORMED or rejection.component in (Component.SKILL, Component.SEED):
+    if reason is Reason.LLM_MALFORMED or rejection.component in (Component.SKILL, Component.SEED, Component.ROLLOUT):
         return None
     found = BY_BOTH.get((reason, rejection.component)) or BY_REASON.get(reason)
     return found or BY_COMPONENT[rejection.component]

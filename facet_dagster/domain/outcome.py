@@ -49,6 +49,7 @@ class Component(StrEnum):
     INSTRUCTION = "instruction"
     SOLUTION = "solution"
     VERIFIER = "verifier"
+    ROLLOUT = "rollout"  # no part of a task: an agent's attempt on it
 
 
 class Reason(StrEnum):
@@ -93,6 +94,11 @@ class Reason(StrEnum):
     TASK_HARD_CODED = "task.hard_coded"
     TASK_VERIFIERS_DISAGREE = "task.verifiers_disagree"
     LLM_MALFORMED = "llm.malformed_reply"
+    ROLLOUT_FAILED = "rollout.failed"
+    ROLLOUT_UNJUDGED = "rollout.unjudged"
+    ROLLOUT_INCOMPLETE = "rollout.incomplete"
+    ROLLOUT_TOO_LONG = "rollout.too_long"
+    ROLLOUT_TAMPERED = "rollout.tampered"
 
 
 class Policy(NamedTuple):
@@ -105,6 +111,7 @@ class Policy(NamedTuple):
 _FINAL = {
     Component.SKILL: [r for r in Reason if r.startswith("skill.")],
     Component.SEED: [r for r in Reason if r.startswith("seed.")],
+    Component.ROLLOUT: [r for r in Reason if r.startswith("rollout.")],
 }
 POLICY: dict[Reason, Policy] = {
     **{reason: Policy(False, part) for part, reasons in _FINAL.items() for reason in reasons},

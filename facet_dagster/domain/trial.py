@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar, Literal
 
+from pydantic import TypeAdapter, ValidationError
+
 from facet_dagster.domain.outcome import Sparse, Value
 
 
@@ -58,6 +60,29 @@ class CheckResult(Value):
     requirement: str
     status: Literal["pass", "fail", "error", "blocked"]
     message: str = ""
+
+
+class _Entry(Value):
+    """One element of checks.json, as a package's verifier writes it."""
+
+    id: str
+    rid: str
+    status: str
+    message: str
+
+
+_ENTRIES = TypeAdapter(list[_Entry])
+
+
+def read_checks(data: bytes | None) -> tuple[CheckResult, ...]:
+    """The checks of a checks.json; none where any of it is not well formed."""
+    try:
+        return tuple(
+            CheckResult.model_validate({"id": e.id, "requirement": e.rid, "status": e.status, "message": e.message})
+            for e in _ENTRIES.validate_json(data or b"")
+        )
+    except ValidationError:
+        return ()
 
 
 class TrialKind(StrEnum):

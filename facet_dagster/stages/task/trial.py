@@ -6,14 +6,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pydantic import TypeAdapter, ValidationError
-
 from facet_dagster.domain.archive import Member, pack_members, unpack
 from facet_dagster.domain.environment import WORKDIR
 from facet_dagster.domain.facts import CheckFact, Fact, TrialFact
-from facet_dagster.domain.outcome import Value
 from facet_dagster.domain.task import CollectCommand
-from facet_dagster.domain.trial import CheckResult, End, ExecResult, Limits, Trial, TrialKind
+from facet_dagster.domain.trial import CheckResult, End, ExecResult, Limits, Trial, TrialKind, read_checks
 from facet_dagster.ports import Put, Run, Sandbox
 from facet_dagster.stages.task import live
 from facet_dagster.stages.task.images import Images
@@ -186,18 +183,6 @@ def _artifacts(left: Left) -> tuple[Put, ...]:
     return (*given, Put(live.ARTIFACTS, live.inside(left.artifacts))) if left.artifacts else given
 
 
-class _Entry(Value):
-    """One element of checks.json."""
-
-    id: str
-    rid: str
-    status: str
-    message: str
-
-
-_ENTRIES = TypeAdapter(list[_Entry])
-
-
 def read_result(archive: bytes | None) -> tuple[int | None, tuple[CheckResult, ...]]:
     """Reward and checks from an archive of /logs/verifier.
 
@@ -205,7 +190,7 @@ def read_result(archive: bytes | None) -> tuple[int | None, tuple[CheckResult, .
     otherwise it is None. A lone 0 is the sign of a runner that died.
     """
     members = unpack(archive) if archive else {}
-    checks = _checks(_content(members, "checks.json"))
+    checks = read_checks(_content(members, "checks.json"))
     text = _content(members, "reward.txt")
     reward = {b"0": 0, b"1": 1}.get(text.rstrip(b"\n")) if text is not None else None
     agrees = bool(checks) and reward == int(all(check.status == "pass" for check in checks))
@@ -216,17 +201,6 @@ def _content(members: dict[str, Member], name: str) -> bytes | None:
     member = members.get(f"verifier/{name}")
     usable = member is not None and member.type == "file" and member.size <= RESULT_CAP
     return member.data if member is not None and usable else None
-
-
-def _checks(data: bytes | None) -> tuple[CheckResult, ...]:
-    try:
-        entries = _ENTRIES.validate_json(data or b"")
-        return tuple(
-            CheckResult.model_validate({"id": e.id, "requirement": e.rid, "status": e.status, "message": e.message})
-            for e in entries
-        )
-    except ValidationError:
-        return ()
 
 
 def trial_facts(trial: Trial, *, stage: str, key: str, draft: str, round: int, repeat: int) -> list[Fact]:  # noqa: A002
