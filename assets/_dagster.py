@@ -91,7 +91,8 @@ def fan_out(
     """Settle every partition of the run and log it. Raises dg.Failure when some hit infrastructure trouble.
 
     It yields nothing: an output would materialize the whole range, good or bad. When the run is cancelled,
-    ``llm`` begins no new call, ``sandbox`` and ``harness`` end what runs. What ``llm`` did is observed on the asset at the end.
+    ``llm`` begins no new call, ``sandbox`` and ``harness`` end what runs. What ``llm`` did is observed on the asset
+    at the end.
     """
     own(context)
     keys = list(context.partition_keys)

@@ -55,7 +55,7 @@ def rollout_stages(settings: Settings, tokenizer: str) -> RolloutStages:
     return RolloutStages(made, judged)
 
 
-class _Jobs:
+class Jobs:
     """Gathers keys that are claimed at about the same time into one job of the harness.
 
     Each attempt goes to the ledger as soon as it ends, so that a killed run has lost only what was in flight.
@@ -216,7 +216,7 @@ def rollouts(settings: Settings, *, ledger: Ledger, store: ArtifactStore, harnes
     if not settings.teacher:
         raise ConfigError("Rollouts need a teacher: set FACET_TEACHER to any model of litellm's")
     certificate, protocol = seed_stages(settings).certificate, protocol_of(settings)
-    jobs = _Jobs(harness, protocol, settings.attempts, ledger, store)
+    jobs = Jobs(harness, protocol, settings.attempts, ledger, store)
 
     def compute(key: str) -> Outcome:
         package = value(Certificate, certificate, key, ledger, store).package

@@ -115,6 +115,7 @@ def _manifest(
 def _card(kind: Kind, manifest: Mapping[str, Any]) -> str:
     licences = "\n".join(f"- {name}: {count} rows" for name, count in manifest["licences"].items())
     families = "\n".join(f"- {name}: {count}" for name, count in manifest["families"].items())
+    tokens = manifest["tokens"]
     protocol = ", ".join(f"{name} {value_}" for name, value_ in manifest["protocol"].items())
     return f"""---
 configs:
@@ -129,7 +130,7 @@ configs:
 {_WHAT[kind]}
 
 {manifest["rows"]} rows on {manifest["tasks"]} tasks. Made with {protocol}.
-Tokens are counted by {manifest["tokenizer"]}: {manifest["tokens"]["in_all"]} in all, at most {manifest["tokens"]["most"]} in one row.
+Tokens are counted by {manifest["tokenizer"]}: {tokens["in_all"]} in all, at most {tokens["most"]} in one row.
 
 `messages` holds each conversation as it was written, `train` says on which messages a loss is taken, `conversations`
 is the same in ShareGPT form. Every task stems from two public skills: what their licences demand holds for these rows.
