@@ -18,11 +18,12 @@ from facet_dagster.cli_certificate import certify, revalidate
 from facet_dagster.cli_experiment import experiment_app
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
 from facet_dagster.cli_output import Json, err, out, say
-from facet_dagster.cli_rollout import export_near_miss, export_sft, rollouts
+from facet_dagster.cli_rollout import export_near_miss, export_sft, rollouts, show_rollouts
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
 from facet_dagster.cli_task import coverage, scenario
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
+from facet_dagster.pipeline.rollouts import RolloutStages
 from facet_dagster.pipeline.skills import ingest as ingest_path
 from facet_dagster.reports.funnel import Funnel, accepted, losses_text, share_text
 from facet_dagster.reports.funnel import funnel as funnel_report
@@ -75,14 +76,23 @@ def ingest(path: Path, json_: Json = False) -> None:  # noqa: FBT002 - an option
 def run(
     seeds: Annotated[int, typer.Option(min=0, help="Seeds the batch shall hold; 0: FACET_SEEDS.")] = 0,
     batch: Annotated[str, typer.Option(help="Label of the batch; today's yymmdd when empty.")] = "",
-    until: Annotated[str, typer.Option(help="Last stage to run.")] = "certificate",
+    until: Annotated[
+        str, typer.Option(help="Last stage to run; trajectories: agents try what is certified.")
+    ] = "certificate",
+    tasks: Annotated[int, typer.Option(min=0, help="How many certified tasks agents try; 0: all.")] = 0,
     json_: Json = False,  # noqa: FBT002
 ) -> None:
     """Carry ingested skills through every stage, as runs of the Dagster instance."""
     settings = load_settings()
     batch = batch or time.strftime("%y%m%d")
-    code = launch(settings, batch, seeds, until, quiet=json_)
+    if until in RolloutStages._fields and not settings.teacher:
+        raise ConfigError("Rollouts need a teacher: set FACET_TEACHER to any model of litellm's")
+    code = launch(settings, batch, seeds, until, tasks=tasks, quiet=json_)
     show_funnel(settings, batch, as_json=json_)
+    if until in RolloutStages._fields:
+        if not json_:
+            show_rollouts(settings, batch, as_json=False)
+        raise typer.Exit(code)
     if code == 0 and accepted(settings, connect.open_ledger(settings), batch, until) == 0:
         what = "task" if until == "certificate" else f"seed at stage {until}"
         raise ConfigError(
@@ -91,7 +101,7 @@ def run(
     raise typer.Exit(code)
 
 
-def launch(settings: Settings, batch: str, seeds: int, until: str, *, quiet: bool) -> int:
+def launch(settings: Settings, batch: str, seeds: int, until: str, *, tasks: int = 0, quiet: bool) -> int:
     """Run the stages in a child process that may import Dagster; return its exit code."""
     if not connect.open_ledger(settings).find(RawSkillFact):
         raise ConfigError("No skill was ingested yet: run `facet ingest PATH` first")
@@ -100,6 +110,7 @@ def launch(settings: Settings, batch: str, seeds: int, until: str, *, quiet: boo
     command = [sys.executable, "-m", "facet_dagster.launch", "--batch", batch, "--until", until]
     command += ["--parent", str(os.getpid())]
     command += ["--count", str(seeds)] if seeds else []
+    command += ["--tasks", str(tasks)] if tasks else []
     stream = sys.stderr if quiet else None
     environment = connect.dagster_environment(settings, os.environ)  # noqa: TID251 - a composition root
     return run_child(command, environment, stream)

@@ -12,7 +12,7 @@ from facet_dagster.cli_output import Json, out, say
 from facet_dagster.reports.datasets import Kind, dataset
 from facet_dagster.reports.rollouts import RolloutReport, rollout_report
 from facet_dagster.reports.statistics import Rate
-from facet_dagster.settings import load_settings
+from facet_dagster.settings import Settings, load_settings
 
 Batch = Annotated[str, typer.Option(help="Only the seeds of this batch.")]
 Limit = Annotated[int, typer.Option(min=0, help="At most so many rows, families in balance; 0: all.")]
@@ -21,10 +21,14 @@ PerSkill = Annotated[int, typer.Option(min=0, help="A skill serves at most so ma
 
 def rollouts(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002 - an option's default
     """What agents made of the certified tasks, attempt by attempt (`facet run --until trajectories` makes them)."""
-    settings = load_settings()
+    show_rollouts(load_settings(), batch, as_json=json_)
+
+
+def show_rollouts(settings: Settings, batch: str, *, as_json: bool) -> RolloutReport:
     ledger, store = connect.open_ledger(settings), connect.open_store(settings)
     found = rollout_report(settings, connect.open_counter(settings).name, ledger, store, batch)
-    say(found, lambda: _print(found), as_json=json_)
+    say(found, lambda: _print(found), as_json=as_json)
+    return found
 
 
 def _print(found: RolloutReport) -> None:

@@ -125,9 +125,12 @@ def _ranges(instance: dg.DagsterInstance, asset: str, keys: Sequence[str]) -> li
 
 
 def run_funnel(
-    settings: Settings, ledger: Ledger, instance: dg.DagsterInstance, *, batch: str, count: int, until: str
+    settings: Settings, ledger: Ledger, instance: dg.DagsterInstance, *, batch: str, count: int, until: str, tasks: int
 ) -> list[Ran]:
-    """All stages in order up to ``until``. Seeds whose stage failed are left out of the later ones."""
+    """All stages in order up to ``until``. Seeds whose stage failed are left out of the later ones.
+
+    Agents try the first ``tasks`` that are certified (0: all).
+    """
     history: list[Ran] = []
     for asset in SKILL_ASSETS:
         history.append(_report(materialize, instance, asset, bucket_keys()))
@@ -139,6 +142,9 @@ def run_funnel(
         return history
     keys = sorted(fact.key for fact in ledger.find(SeedFact, batch=batch))
     for stage in (*seed_stages(settings), *rollout_stages(settings, open_counter(settings).name)):
+        if stage.name == RolloutStages._fields[0] and tasks:
+            certified = current(seed_stages(settings).certificate, keys, ledger)
+            keys = [key for key in keys if certified[key].verdict is Verdict.ACCEPTED][:tasks]
         history.append(_report(materialize, instance, stage.name, keys))
         keys = sorted(current(stage, keys, ledger))
         if stage.name == until or not keys:
@@ -201,6 +207,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--until", default="certificate", choices=(*SeedStages._fields, *RolloutStages._fields), help="last stage"
     )
+    parser.add_argument("--tasks", type=int, default=0, help="how many certified tasks agents try; 0: all")
     parser.add_argument("--parent", type=int, default=0, help="id of the process with which this one shall end")
     options = parser.parse_args(argv)
     _die_with(options.parent)
@@ -211,7 +218,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         probe_llm(settings, ledger, open_store(settings))
         with dg.DagsterInstance.get() as instance, _watch(instance):
             history = run_funnel(
-                settings, ledger, instance, batch=options.batch, count=options.count, until=options.until
+                settings,
+                ledger,
+                instance,
+                batch=options.batch,
+                count=options.count,
+                until=options.until,
+                tasks=options.tasks,
             )
     except FacetError as error:
         console.print(f"[red]facet:[/red] {escape(str(error))}", soft_wrap=True)
