@@ -20,7 +20,8 @@ help: ## list the targets
 setup: ## make this machine ready: Python packages, Docker Engine, base image
 	@$(SETUP)
 
-demo: setup ## run the whole funnel on the shipped examples, without a model
+demo: ## run the whole funnel on the shipped examples, without a model
+	@$(SETUP) --with harbor
 	@$(FACET) demo
 
 test: ## set up what tests need, run the checks, then the test suite

@@ -36,6 +36,7 @@ from facet_dagster.settings import Settings, load_settings
 from facet_dagster.stages.task import export as export_package
 
 DEMO = "demo"
+DEMO_TASKS = 4  # as many as the recorded rollouts are of
 app = typer.Typer(
     help="Public agent skills in, execution-validated terminal tasks out.",
     no_args_is_help=True,
@@ -113,7 +114,14 @@ def launch(settings: Settings, batch: str, seeds: int, until: str, *, tasks: int
     command += ["--tasks", str(tasks)] if tasks else []
     stream = sys.stderr if quiet else None
     environment = connect.dagster_environment(settings, os.environ)  # noqa: TID251 - a composition root
-    return run_child(command, environment, stream)
+    return run_child(command, {**environment, **_teacher(settings)}, stream)
+
+
+def _teacher(settings: Settings) -> dict[str, str]:
+    """The teacher of these settings, for a child that reads its own."""
+    key = settings.teacher_key.get_secret_value() if settings.teacher_key else ""
+    told = {"FACET_TEACHER": settings.teacher, "FACET_TEACHER_BASE": settings.teacher_base, "FACET_TEACHER_KEY": key}
+    return {name: text for name, text in told.items() if text}
 
 
 def banner(settings: Settings, *, quiet: bool) -> None:
@@ -127,12 +135,15 @@ def banner(settings: Settings, *, quiet: bool) -> None:
 
 @app.command()
 def demo(json_: Json = False) -> None:  # noqa: FBT002
-    """Ingest the bundled skills, run every stage, print the funnel."""
+    """Ingest the bundled skills, run every stage, let an agent try some tasks, print the funnel."""
     settings = load_settings()
     ledger, store = connect.open_ledger(settings), connect.open_store(settings)
     new = ingest_path(settings.skills, ledger=ledger, store=store)
     (err if json_ else out).print(f"{settings.skills.name}: {new} new skills")
-    code = launch(settings, DEMO, settings.seeds, "certificate", quiet=json_)
+    with connect.recorded_teacher(settings) as teacher:
+        known = teacher if isinstance(teacher, Settings) else settings
+        until = "certificate" if isinstance(teacher, str) else "trajectories"
+        code = launch(known, DEMO, settings.seeds, until, tasks=DEMO_TASKS, quiet=json_)
     if code:
         raise typer.Exit(code)
     connect.open_sandbox(settings, reap=False).reap(images=True)
@@ -142,6 +153,10 @@ def demo(json_: Json = False) -> None:  # noqa: FBT002
         raise ConfigError("The demo gave no accepted task: `facet funnel` counts the losses")
     if not json_:
         print_tasks(lines)
+        if isinstance(teacher, Settings):
+            show_rollouts(teacher, DEMO, as_json=False)
+        else:
+            out.print(f"No agent tried them. {teacher}", soft_wrap=True)
         out.print(f"\nOpen the web UI: [bold]make ui[/bold], then http://localhost:{settings.ui_port}")
 
 

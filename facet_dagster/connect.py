@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from facet_dagster import __version__
 from facet_dagster.adapters.docker_disk import DiskLimits
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
@@ -26,7 +28,7 @@ from facet_dagster.adapters.spending import Budgets, Purse, today
 from facet_dagster.adapters.tape import Tape, TapeMeta
 from facet_dagster.adapters.tape_llm import TapeLLM
 from facet_dagster.adapters.tape_recorder import TapeRecorder
-from facet_dagster.adapters.tape_server import TapeServer
+from facet_dagster.adapters.tape_server import TapeServer, beside
 from facet_dagster.adapters.token_counter import TokenizersTokenCounter
 from facet_dagster.deployments import load_models
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Harness, Ledger, TokenCounter, VectorStore
@@ -34,6 +36,8 @@ from facet_dagster.settings import ROOT, Settings
 from facet_dagster.setup.harbor_tool import harbor_command, harbor_why_not
 
 COLLECTION = "skills"
+ROLLOUTS_TAPE = ROOT / "examples" / "tapes" / "rollouts.jsonl"
+ROLLOUTS_TEACHER = "openai/tape/demo-*"
 FULL_BYTES = 64 * 2**20  # PostgreSQL stops when it cannot make its next log file of 16 MiB
 _PURSE = Purse()  # of this process: every Dagster run opens ports of its own
 
@@ -129,6 +133,17 @@ def open_tape_server(settings: Settings, path: Path, *, strict: bool, record: bo
     tape = Tape.load(path) if path.exists() else Tape(meta)
     recorder = TapeRecorder(path, meta)
     return TapeServer(tape, strict=strict, recorder=recorder, upstream=lambda m: client.complete(m).raw)
+
+
+@contextmanager
+def recorded_teacher(settings: Settings) -> Iterator[Settings | str]:
+    """Settings under which agents replay the recorded rollouts, or why they cannot."""
+    if harbor_command(settings.home) is None:
+        yield harbor_why_not(settings.home)
+        return
+    with beside(TapeServer(Tape.load(ROLLOUTS_TAPE), strict=False).app()) as api_base:
+        update = {"teacher": ROLLOUTS_TEACHER, "teacher_base": api_base, "teacher_key": SecretStr("tape")}
+        yield settings.model_copy(update=update)
 
 
 def rollout_price(settings: Settings, tokens: tuple[int, int]) -> float | None:
