@@ -22,9 +22,11 @@ FUNNEL = (
     "first_validation",
     "task",
     "certificate",
+    "rollouts",
+    "trajectories",
     "funnel_report",
 )
-SEED_ASSETS = FUNNEL[5:13]
+SEED_ASSETS = FUNNEL[5:15]
 BUCKET_ASSETS = FUNNEL[:4]
 
 
