@@ -1,6 +1,6 @@
 """Read me first: everything the funnel needs from the outside world.
 
-Six protocols. Stages take them as keyword arguments; ``adapters/`` holds one class a file, named
+Seven protocols. Stages take them as keyword arguments; ``adapters/`` holds one class a file, named
 <Vendor><Port>; ``adapters/memory.py`` holds an in-memory twin of each, for tests. Every method raises
 the PortError of its port when the service fails, and nothing else.
 """
@@ -310,6 +310,30 @@ class Sandbox(Protocol):
 
     def stop(self) -> None:
         """Begin nothing new and end what runs: calls in flight raise a transient SandboxError and leave nothing."""
+        ...
+
+
+class SourceTree(Protocol):
+    """Files of one source of skills, hostile as they are: no link is followed, nothing is run. Raises SourceError.
+
+    ``place`` names the source in texts, ``commit`` the state of a repository; paths are relative, with slashes.
+    """
+
+    @property
+    def place(self) -> str: ...
+
+    @property
+    def commit(self) -> str: ...
+
+    def paths(self) -> Mapping[str, bool]:
+        """Path of every file -> whether it is a link; without .git and node_modules."""
+        ...
+
+    def read(self, path: str, cap: int) -> tuple[int, bytes]:
+        """Size and bytes of a file; no bytes when it is larger than ``cap``. A link is read as its target's name.
+
+        Raises OSError when this one file cannot be read.
+        """
         ...
 
 
