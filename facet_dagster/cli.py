@@ -17,6 +17,7 @@ from facet_dagster.child import end_orderly, run_child
 from facet_dagster.cli_certificate import certify, revalidate
 from facet_dagster.cli_experiment import experiment_app
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
+from facet_dagster.cli_ingest import ingest
 from facet_dagster.cli_output import Json, err, out, say
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
 from facet_dagster.cli_task import coverage, scenario
@@ -42,6 +43,7 @@ app = typer.Typer(
 )
 export_app = typer.Typer(help="Write what was accepted to a folder.", no_args_is_help=True)
 app.add_typer(export_app, name="export")
+app.command()(ingest)
 app.command()(cost)
 app.command()(plan)
 app.command()(reap)
@@ -55,16 +57,6 @@ app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tape_app, name="tape")
 app.add_typer(cache_app, name="cache")
 Batch = Annotated[str, typer.Option(help="Only the seeds of this batch.")]
-
-
-@app.command()
-def ingest(path: Path, json_: Json = False) -> None:  # noqa: FBT002 - an option's default
-    """Collect every SKILL.md below PATH (a folder, or a parquet export)."""
-    settings = load_settings()
-    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
-    new = ingest_path(path, ledger=ledger, store=store)
-    counts = {"new": new, "total": len(ledger.find(RawSkillFact))}
-    say(counts, lambda: out.print(f"{new} new skills, {counts['total']} in all"), as_json=json_)
 
 
 @app.command()

@@ -42,11 +42,27 @@ def corpus_digest(ledger: Ledger) -> str:
 def skill_stages(settings: Settings, ledger: Ledger) -> SkillStages:
     """The bucket stages for the corpus as it is now."""
     corpus = corpus_digest(ledger)
-    skills = Stage("skills", curate.VERSION, (), (corpus,))
+    skills = Stage("skills", curate.VERSION, (), (corpus, *_policy(settings)))
     indexed = Stage("skill_index", index.VERSION, (skills,), (settings.embedder_dtype,))
     hypotheses = Stage("scenario_hypotheses", hypothesise.VERSION, (skills,))
     candidates = Stage("seed_candidates", pair.VERSION, (indexed, hypotheses), (settings.neighbours, corpus))
     return SkillStages(skills, indexed, hypotheses, candidates)
+
+
+def cleaning(settings: Settings) -> curate.Policy:
+    """What the user decided about licences and languages."""
+    return curate.Policy(
+        licences=frozenset(settings.licences) or curate.DEFAULT.licences,
+        unknown_licence=settings.unknown_licence,
+        languages=frozenset(settings.languages),
+    )
+
+
+def _policy(settings: Settings) -> tuple[object, ...]:
+    """Part of the key only where it is not the default."""
+    policy = cleaning(settings)
+    told = (sorted(policy.licences), policy.unknown_licence, sorted(policy.languages))
+    return () if policy == curate.DEFAULT else told
 
 
 def seed_stages(settings: Settings) -> SeedStages:

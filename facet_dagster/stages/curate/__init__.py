@@ -13,7 +13,7 @@ from facet_dagster.ports import Embedder
 from facet_dagster.stages.curate import dedup, family
 from facet_dagster.stages.curate.examine import Policy, examine, masked
 
-__all__ = ["VERSION", "Policy", "curate", "examine", "masked"]
+__all__ = ["DEFAULT", "VERSION", "Policy", "curate", "examine", "masked"]
 
 VERSION = "2"
 DEFAULT = Policy()
