@@ -11,8 +11,8 @@ from rich.table import Table
 from facet_dagster import connect
 from facet_dagster.cli_output import Json, err, out, say
 from facet_dagster.errors import ConfigError
-from facet_dagster.pipeline.graph import cleaning
 from facet_dagster.pipeline.ingest import Ingested, ingest_sources
+from facet_dagster.pipeline.policy import policy_of
 from facet_dagster.pipeline.sources import sources_of
 from facet_dagster.settings import load_settings
 
@@ -30,7 +30,7 @@ def ingest(source: From = "", json_: Json = False) -> None:  # noqa: FBT002 - an
         open_source=partial(connect.open_source, settings),
         ledger=connect.open_ledger(settings),
         store=connect.open_store(settings),
-        policy=cleaning(settings),
+        policy=policy_of(settings),
     )
     say(report, lambda: _print(report), as_json=json_)
     for one in report.sources:

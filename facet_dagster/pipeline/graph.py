@@ -7,6 +7,7 @@ from typing import NamedTuple
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.domain.ids import bucket_keys, digest
 from facet_dagster.funnel import Stage, current
+from facet_dagster.pipeline.policy import policy_parts
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import Settings
 from facet_dagster.stages import brief, curate, environment, hypothesise, index, pair, scenario, task
@@ -42,27 +43,11 @@ def corpus_digest(ledger: Ledger) -> str:
 def skill_stages(settings: Settings, ledger: Ledger) -> SkillStages:
     """The bucket stages for the corpus as it is now."""
     corpus = corpus_digest(ledger)
-    skills = Stage("skills", curate.VERSION, (), (corpus, *_policy(settings)))
+    skills = Stage("skills", curate.VERSION, (), (corpus, *policy_parts(settings)))
     indexed = Stage("skill_index", index.VERSION, (skills,), (settings.embedder_dtype,))
     hypotheses = Stage("scenario_hypotheses", hypothesise.VERSION, (skills,))
     candidates = Stage("seed_candidates", pair.VERSION, (indexed, hypotheses), (settings.neighbours, corpus))
     return SkillStages(skills, indexed, hypotheses, candidates)
-
-
-def cleaning(settings: Settings) -> curate.Policy:
-    """What the user decided about licences and languages."""
-    return curate.Policy(
-        licences=frozenset(settings.licences) or curate.DEFAULT.licences,
-        unknown_licence=settings.unknown_licence,
-        languages=frozenset(settings.languages),
-    )
-
-
-def _policy(settings: Settings) -> tuple[object, ...]:
-    """Part of the key only where it is not the default."""
-    policy = cleaning(settings)
-    told = (sorted(policy.licences), policy.unknown_licence, sorted(policy.languages))
-    return () if policy == curate.DEFAULT else told
 
 
 def seed_stages(settings: Settings) -> SeedStages:

@@ -30,8 +30,9 @@ from facet_dagster.domain.scenario import (
 from facet_dagster.domain.skill import BucketSkills, Curated, RawSkill, Skill
 from facet_dagster.errors import ConfigError, MalformedReply
 from facet_dagster.funnel import Compute, Outcome, Stage, current
-from facet_dagster.pipeline.graph import cleaning, skill_stages
+from facet_dagster.pipeline.graph import skill_stages
 from facet_dagster.pipeline.ingest import ingest_collected
+from facet_dagster.pipeline.policy import policy_of
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStore
 from facet_dagster.settings import Settings
 from facet_dagster.stages import collect as collecting
@@ -62,7 +63,7 @@ def skills(settings: Settings, *, ledger: Ledger, store: ArtifactStore, embedder
     @cache
     def corpus() -> dict[str, list[Curated]]:
         shares: dict[str, list[Curated]] = {bucket: [] for bucket in bucket_keys()}
-        for item in curating.curate(raw_skills(ledger, store), embedder=embedder, policy=cleaning(settings)):
+        for item in curating.curate(raw_skills(ledger, store), embedder=embedder, policy=policy_of(settings)):
             shares[bucket_of(item.id)].append(item)
         return shares
 

@@ -41,7 +41,8 @@ def examine(raw: RawSkill, data: bytes, policy: Policy) -> Skill | Rejection:
         return found
     text, damaged, notes = decode(data)
     text, secrets = clean.redact(text)
-    parsed = parse(text, slug=raw.slug, damaged=max(damaged, raw.damaged), notes=[*raw.notes, *notes, *secrets])
+    damaged = raw.damaged if raw.notes else damaged
+    parsed = parse(text, slug=raw.slug, damaged=damaged, notes=[*raw.notes, *notes, *secrets])
     if found := clean.check(parsed) or language.judge(parsed, policy.languages):
         return found
     terms = licence.find(parsed.matter, raw.licence_hint, allowed=policy.licences)

@@ -57,9 +57,9 @@ QUOTED_VALUE = re.compile(r"[:=]\s{0,3}[\"'][A-Za-z0-9_+/=-]{20}")
 PLACEHOLDER = re.compile(
     r"your|example|sample|placeholder|dummy|xxx|changeme|replace|insert|test|1234|abcd|redacted", _I
 )
-# Not an address: the user of a Git remote, and the domains reserved for examples.
+# Not an address: the user of a Git or SSH remote, a decorator, and the domains reserved for examples.
 EMAIL = re.compile(
-    r"(?<![\w.+/-])(?!git@)[\w.+-]{1,64}@(?!(?:[\w-]+\.){0,3}(?:example\.|(?:example|invalid|test)\b))(?:[A-Za-z0-9-]{1,63}\.){1,4}[A-Za-z]{2,12}\b(?!\s*[:/(])"
+    r"(?<![\w.+/-])(?!git@)[\w.+-]{1,64}@(?!(?:[\w-]+\.){0,3}(?:example\.|(?:example|invalid|test)\b))(?:[A-Za-z0-9-]{1,63}\.){1,4}[A-Za-z]{2,12}\b(?!:\S|/\S|\()"
 )
 
 ARCHIVE = Guarded(

@@ -126,6 +126,12 @@ def test_the_password_in_a_url_is_masked() -> None:
     ("text", "masked"),
     [
         ("write to anna@harbour.org now", "write to someone@example.com now"),
+        (
+            "anna@harbour.org (Anna), or anna@harbour.org: she",
+            "someone@example.com (Anna), or someone@example.com: she",
+        ),
+        ("scp tides anna@harbour.org:/data", "scp tides anna@harbour.org:/data"),
+        ("@app.get(x@app.route(1))", "@app.get(x@app.route(1))"),
         ("write to bert@example.com now", "write to bert@example.com now"),
         ("clone git@github.com:a/b.git", "clone git@github.com:a/b.git"),
         ("npm i pkg@1.2.3", "npm i pkg@1.2.3"),
