@@ -173,7 +173,7 @@ def _run(url: str, command: Sequence[str], folder: Path, megabytes: int, seconds
                 process.wait()
         said.seek(0)
         text = said.read(64 * 1024)
-    if problem:
+    if problem := problem or _over(folder, megabytes, 0.0, seconds):
         raise SourceError(f"{url} {problem}")
     if process.returncode:
         raise SourceError(f"{url} cannot be fetched: {_last_line(text)}", transient=True)

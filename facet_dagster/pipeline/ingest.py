@@ -23,6 +23,7 @@ WRITERS = 8  # each waits for the disk
 MOST_PROBLEMS = 20
 KEPT, KNOWN, NOT_READ = "kept", "known", "not_read"
 
+Presence = Callable[[Sequence[str], bool], int]
 Opener = Callable[[Source, Unread], AbstractContextManager[Iterable[Collected]]]
 
 
@@ -31,6 +32,7 @@ class SourceReport(Value):
 
     ``problems`` are files that could not be read, at most 20; ``error`` says why the source could not be read to its
     end. ``licences`` and ``notes`` count what is kept: what it is under, and what reading it had to tolerate.
+    ``gone`` counts skills that a repository held before and that were taken out of the corpus now.
     """
 
     source: str
@@ -39,6 +41,7 @@ class SourceReport(Value):
     outcomes: dict[str, int] = {}
     notes: dict[str, int] = {}
     licences: dict[str, int] = {}
+    gone: int = 0
     problems: tuple[str, ...] = ()
     error: str = ""
 
@@ -63,16 +66,25 @@ class Ingested(Value):
 
 
 def ingest_sources(
-    sources: Sequence[Source], *, open_source: Opener, ledger: Ledger, store: ArtifactStore, policy: curating.Policy
+    sources: Sequence[Source],
+    *,
+    open_source: Opener,
+    ledger: Ledger,
+    store: ArtifactStore,
+    policy: curating.Policy,
+    presence: Presence = lambda ids, there: 0,  # noqa: ARG005
 ) -> Ingested:
     """Store what is new in ``sources``, one ingest at a time over all processes of the ledger.
 
     A source that fails is reported and the next one is read; what was read of it is kept, so that a second run
     continues. A single source that gives nothing raises its ConfigError or SourceError. Raises LedgerError.
+
+    ``presence`` is told which skills a repository that was read to its end holds no more (False), and which it holds
+    (True), and gives how many that changed: a SKILL.md that was edited is another skill, and the old one goes.
     """
     with ledger.claim("ingest"):
         corpus = _Corpus(ledger, store, policy)
-        reports = [_report(source, open_source, corpus, alone=len(sources) == 1) for source in sources]
+        reports = [_report(source, open_source, corpus, presence, alone=len(sources) == 1) for source in sources]
         return _sum(reports, corpus)
 
 
@@ -91,6 +103,7 @@ class _Count:
         self.outcomes, self.notes, self.licences = Counter[str](), Counter[str](), Counter[str]()
         self.problems: list[str] = []
         self.commits = set[str]()
+        self.seen = dict[str, str]()  # id -> origin
 
     def unread(self, place: str, why: str) -> None:
         self.outcomes[NOT_READ] += 1
@@ -103,7 +116,9 @@ class _Corpus:
 
     def __init__(self, ledger: Ledger, store: ArtifactStore, policy: curating.Policy) -> None:
         self._ledger, self._store, self._policy = ledger, store, policy
-        self.known = {fact.skill for fact in ledger.find(RawSkillFact)}
+        facts = ledger.find(RawSkillFact)
+        self.known = {fact.skill for fact in facts}
+        self._of_git = {fact.skill: str(fact.value["origin"]) for fact in facts if fact.value["source"] == "git"}
         self.new = 0
 
     def take(self, collected: Iterable[Collected], count: _Count) -> None:
@@ -112,6 +127,7 @@ class _Corpus:
         try:
             for raw, data in collected:
                 count.commits.add(raw.commit)
+                count.seen[raw.id] = raw.origin
                 if raw.id in self.known:
                     count.outcomes[KNOWN] += 1
                     continue
@@ -123,6 +139,12 @@ class _Corpus:
                     waiting, size = [], 0
         finally:
             self._store_all(waiting)
+
+    def gone(self, seen: dict[str, str], below: str) -> list[str]:
+        """Skills known from the repository of ``seen``, and below the same folder, that are not among them."""
+        repositories = {origin.partition(":")[0] for origin in seen.values()}
+        begins = tuple(f"{name}:{below.strip('/')}" for name in repositories)
+        return [ident for ident, origin in self._of_git.items() if ident not in seen and origin.startswith(begins)]
 
     def _judged(self, raw: RawSkill, data: bytes, count: _Count) -> Collected:
         found = curating.examine(raw, data, self._policy)
@@ -145,11 +167,14 @@ class _Corpus:
         self.new += len(items)
 
 
-def _report(source: Source, open_source: Opener, corpus: _Corpus, *, alone: bool) -> SourceReport:
-    count, error = _Count(), ""
+def _report(source: Source, open_source: Opener, corpus: _Corpus, presence: Presence, *, alone: bool) -> SourceReport:
+    count, error, gone = _Count(), "", 0
     try:
         with open_source(source, count.unread) as collected:
             corpus.take(collected, count)
+        if source.git and not count.problems:
+            presence(list(count.seen), True)
+            gone = presence(corpus.gone(count.seen, source.below), False)
     except (ConfigError, SourceError) as failed:
         if alone and not count.outcomes:
             raise
@@ -161,6 +186,7 @@ def _report(source: Source, open_source: Opener, corpus: _Corpus, *, alone: bool
         outcomes=_sorted(count.outcomes),
         notes=_sorted(count.notes),
         licences=_sorted(count.licences),
+        gone=gone,
         problems=tuple(count.problems),
         error=error,
     )

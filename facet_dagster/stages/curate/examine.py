@@ -23,9 +23,15 @@ class Policy:
 
 def masked(raw: RawSkill, data: bytes) -> tuple[RawSkill, bytes]:
     """The skill as it may be stored: no credential and no e-mail address in it; its id is that of the original."""
-    hint, origin, owner, slug = (clean.redact(text)[0] for text in (raw.licence_hint, raw.origin, raw.owner, raw.slug))
-    facts = raw.facts.model_validate_json(clean.redact(raw.facts.model_dump_json())[0])
-    raw = raw.model_copy(update={"licence_hint": hint, "origin": origin, "owner": owner, "slug": slug, "facts": facts})
+    names = {fact: tuple(map(_path, getattr(raw.facts, fact))) for fact in ("scripts", "references", "assets", "tests")}
+    clear = {
+        "licence_hint": clean.redact(raw.licence_hint)[0],
+        "origin": _path(raw.origin),
+        "owner": _path(raw.owner),
+        "slug": _path(raw.slug),
+        "facts": raw.facts.model_copy(update=names),
+    }
+    raw = raw.model_copy(update=clear)
     text, damaged, notes = decode(data)
     text, found = clean.redact(text)
     if not found:
@@ -33,6 +39,11 @@ def masked(raw: RawSkill, data: bytes) -> tuple[RawSkill, bytes]:
     data = text.encode("utf-8", "replace")
     kept = {"text": digest(data), "notes": (*notes, *found), "damaged": damaged}
     return raw.model_copy(update=kept), data
+
+
+def _path(text: str) -> str:
+    """Folder by folder: what follows a slash is otherwise taken for a part of a URL."""
+    return "/".join(clean.redact(part)[0] for part in text.split("/"))
 
 
 def examine(raw: RawSkill, data: bytes, policy: Policy) -> Skill | Rejection:
