@@ -172,7 +172,8 @@ def print_why(story: Why) -> None:
         out.print(f"  {story.reason} at stage {story.stage}, component {story.component}{cause}")
         out.print(f"  {story.message}", markup=False, soft_wrap=True)
     for skill in story.skills:
-        out.print(f"  skill {skill.name or skill.id}: {skill.origin} [{skill.licence}]", markup=False)
+        under = ", ".join(filter(None, [skill.licence, skill.licence_evidence and f"by {skill.licence_evidence}"]))
+        out.print(f"  skill {skill.name or skill.id}: {skill.origin} [{under}]", markup=False)
     for line in story.stages:
         out.print(f"  {line['stage']:<18} {line['verdict']:<10} {line['numbers']}", markup=False)
     for attempt in story.attempts:

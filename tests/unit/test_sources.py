@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from facet_dagster.errors import ConfigError
+from facet_dagster.pipeline.policy import policy_of, policy_parts
 from facet_dagster.pipeline.sources import load_sources, sources_of
-from facet_dagster.settings import ROOT
+from facet_dagster.settings import ROOT, load_settings
+from facet_dagster.stages.curate import DEFAULT, Policy
 
 
 def written(folder: Path, text: str) -> Path:
@@ -88,3 +90,29 @@ def test_the_documented_example_holds(tmp_path: Path) -> None:
     example = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)
     assert example is not None
     assert len(load_sources(written(tmp_path, example[1])).sources) >= 4
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("FACET_LANGUAGES", "english", "'english' is no language code of two letters"),
+        ("FACET_LICENCES", "MIT,(x)", "'(x)' is no SPDX identifier"),
+    ],
+)
+def test_a_wrong_policy_names_its_variable(monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=re.escape(words)) as failed:
+        load_settings()
+    assert name in str(failed.value)
+
+
+def test_a_policy_is_a_list_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FACET_LICENCES", "MIT, Apache-2.0")
+    monkeypatch.setenv("FACET_LANGUAGES", "en,zh")
+    monkeypatch.setenv("FACET_UNKNOWN_LICENCE", "true")
+    policy = policy_of(load_settings())
+    assert policy == Policy(frozenset({"MIT", "Apache-2.0"}), unknown_licence=True, languages=frozenset({"en", "zh"}))
+    assert policy_parts(load_settings()) != ()
+    for name in ("FACET_LICENCES", "FACET_LANGUAGES", "FACET_UNKNOWN_LICENCE"):
+        monkeypatch.delenv(name)
+    assert (policy_of(load_settings()), policy_parts(load_settings())) == (DEFAULT, ())

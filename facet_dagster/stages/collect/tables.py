@@ -16,6 +16,7 @@ from facet_dagster.stages.collect.packages import CAP, Collected, Unread, line, 
 BATCH = 2_000
 LINE_CAP = 4 * CAP
 OPTIONAL = ("raw", "text", "license", "license_evidence", "commit", "n_files")
+BROKEN = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 FACTS = ("scripts", "references", "assets", "tests")
 
 
@@ -30,7 +31,7 @@ def collect_parquet(path: Path, *, unread: Unread | None = None) -> Iterator[Col
         frame = pl.scan_parquet(path, glob=False)
         columns = frame.collect_schema().names()
         rows = int(frame.select(pl.len()).collect().item())
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except BROKEN as error:
         raise ConfigError(f"{path} cannot be read as Parquet: {error}") from error
     _refuse(path, set(columns))
     if not rows:
@@ -49,15 +50,24 @@ def _refuse(path: Path, columns: set[str]) -> None:
 def _rows(path: Path, frame: pl.LazyFrame, columns: list[str], rows: int) -> Iterator[Collected]:
     optional = (*OPTIONAL, *(f"has_{fact}" for fact in FACTS))
     wanted = ["repo", "path", *(name for name in optional if name in columns)]
+    before = _state(path)
     for start in range(0, rows, BATCH):
+        if _state(path) != before:  # polars would end in a panic
+            raise SourceError(f"{path} was changed while it was read, at row {start + 1}: run again for the rest.")
         try:
             batch = frame.select(wanted).slice(start, BATCH).collect()
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise SourceError(
-                f"{path} cannot be read from row {start + 1} on ({error}); the rows before it are kept: run again."
-            ) from error
+        except BROKEN as error:
+            raise SourceError(f"{path} cannot be read from row {start + 1} on: {error}") from error
         for row in batch.iter_rows(named=True):
             yield _from_row("parquet", row)
+
+
+def _state(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def collect_jsonl(path: Path, *, unread: Unread | None = None) -> Iterator[Collected]:
