@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from facet_dagster.domain.facts import SkillFact, StageFact
 from facet_dagster.domain.ids import bucket_of
-from facet_dagster.domain.skill import BucketSkills, Skill
+from facet_dagster.domain.skill import BucketSkills, Curated
 from facet_dagster.ports import ArtifactStore, Ledger
 from facet_dagster.stages.curate.licence import share_alike
 
@@ -21,10 +21,10 @@ def shared_alike(found: Iterable[str]) -> bool:
     return any(map(share_alike, found))
 
 
-def kept_skill(ident: str, ledger: Ledger, store: ArtifactStore) -> Skill | None:
-    """The skill as stage 1 kept it last; None when it did not."""
+def curated_last(ident: str, ledger: Ledger, store: ArtifactStore) -> Curated | None:
+    """What stage 1 said last about a skill, whole; None when it said nothing."""
     for fact in reversed(ledger.find(StageFact, stage="skills", key=bucket_of(ident))):
         if fact.result.output is not None:
             items = BucketSkills.model_validate_json(store.get(fact.result.output)).items
-            return next((item.skill for item in items if item.id == ident), None)
+            return next((item for item in items if item.id == ident), None)
     return None

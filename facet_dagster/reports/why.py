@@ -22,7 +22,7 @@ from facet_dagster.errors import ConfigError
 from facet_dagster.funnel import Memo, current
 from facet_dagster.pipeline.graph import seed_stages
 from facet_dagster.ports import ArtifactStore, Ledger
-from facet_dagster.reports.provenance import kept_skill
+from facet_dagster.reports.provenance import curated_last
 from facet_dagster.settings import Settings
 
 
@@ -162,7 +162,8 @@ def _source(skill: str, ledger: Ledger, store: ArtifactStore | None) -> SkillSou
         origin = str(raw[0].value.get("origin", "")) if raw else ""
         return SkillSource(id=skill, name="", licence="", origin=origin, verdict="not curated")
     fact = facts[-1]
-    kept = kept_skill(skill, ledger, store) if store is not None and fact.verdict is Verdict.ACCEPTED else None
+    said = curated_last(skill, ledger, store) if store is not None else None
+    kept = said.skill if said is not None else None
     return SkillSource(
         id=skill,
         name=fact.name,
@@ -196,6 +197,7 @@ def _why_candidate(ident: str, ledger: Ledger, store: ArtifactStore | None) -> W
 def _why_skill(ident: str, ledger: Ledger, store: ArtifactStore | None) -> Why:
     source = _source(ident, ledger, store)
     rejected = source.verdict == Verdict.REJECTED
+    said = curated_last(ident, ledger, store) if store is not None else None
     return Why(
         id=ident,
         kind="skill",
@@ -204,6 +206,7 @@ def _why_skill(ident: str, ledger: Ledger, store: ArtifactStore | None) -> Why:
         reason=source.reason,
         component="skill" if rejected else "",
         message=source.message,
+        evidence=said.rejection.evidence if said is not None and said.rejection else {},
         skills=(source,),
         ancestors=tuple(ledger.ancestors(ident)),
     )

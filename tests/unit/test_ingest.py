@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -173,6 +174,7 @@ def test_one_file_that_cannot_be_read_is_counted_and_named(world: World, tmp_pat
     assert report.sources[0].problems == ("a/two/SKILL.md: No such file or directory",)
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_what_a_repository_holds_no_more_is_told_once_it_was_read_to_the_end(world: World, tmp_path: Path) -> None:
     remote = Remote(tmp_path)
     for name in ("one", "two"):
@@ -214,6 +216,7 @@ def test_a_source_that_fails_does_not_stop_the_others(world: World, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("named", "error"), [("missing", ConfigError), ("file:///nowhere", SourceError)])
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_a_single_source_that_gives_nothing_raises(
     world: World, tmp_path: Path, named: str, error: type[Exception]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from facet_dagster.adapters.memory import HashEmbedder, MemoryArtifactStore, MemoryLedger
-from facet_dagster.domain.facts import SeedFact
+from facet_dagster.domain.facts import SeedFact, SkillFact
 from facet_dagster.domain.ids import bucket_keys
 from facet_dagster.funnel import plan, run_stage
 from facet_dagster.pipeline import skills as pipeline
@@ -42,6 +42,15 @@ def test_licence_and_evidence_travel_to_seeds_and_stories(tmp_path: Path) -> Non
     assert (line.licences, line.share_alike) == (("MIT", "CC-BY-SA-4.0"), True)
     [source] = why(ids["tide"], settings, ledger, store).skills
     assert (source.licence, source.licence_evidence, source.share_alike) == ("CC-BY-SA-4.0", "front matter", True)
+
+
+def test_the_story_of_a_dropped_skill_holds_the_evidence(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "home")
+    ledger, store, _ = curated(settings, tmp_path / "skills")
+    [lost] = [fact.skill for fact in ledger.find(SkillFact) if fact.verdict == "rejected"]
+    story = why(lost, settings, ledger, store)
+    assert (story.reason, story.evidence) == ("skill.licence", {"spdx": "GPL-3.0", "evidence": "front matter"})
+    assert why(lost, settings, ledger).evidence == {}
 
 
 def test_a_wider_policy_keeps_more_and_is_computed_anew(tmp_path: Path) -> None:

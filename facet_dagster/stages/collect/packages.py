@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,8 @@ FACTS = {
     "assets": frozenset({"assets", "templates", "resources"}),
     "tests": frozenset({"tests", "test", "evals"}),
 }
+
+COMMIT = re.compile(r"\b[0-9a-f]{40}$")
 
 Collected = tuple[RawSkill, bytes]
 Unread = Callable[[str, str], None]
@@ -80,6 +83,7 @@ class _Packages:
         named = (path for path in self.paths if path.rpartition("/")[2].lower() == "skill.md")
         self.skills = sorted(path for path in named if path.startswith(prefix))
         self._licences: dict[str, str] = {}
+        self._owners: dict[str, str] = {}
 
     def skill(self, path: str) -> Collected:
         package = dirname(path)
@@ -92,11 +96,11 @@ class _Packages:
             f"{repository}:{place}" if repository else place,
             data,
             size=size,
-            owner=line(meta.get("owner")) or (line(parts[-2]) if len(parts) > 1 else self.origin.owner),
+            owner=self._owner(package) or (line(parts[-2]) if len(parts) > 1 else self.origin.owner),
             slug=line(meta.get("slug")) or (line(parts[-1]) if parts else self.origin.name),
             licence_hint=self._hint(package, meta),
             facts=self._facts(package),
-            commit=self.tree.commit,
+            commit=self.tree.commit or _published(meta),
         )
         return raw, data
 
@@ -127,6 +131,18 @@ class _Packages:
         except (ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}
+
+    def _owner(self, package: str) -> str:
+        """As the _meta.json of the package says, or of one that it lies in."""
+        chain = []
+        while package not in self._owners:
+            chain.append(package)
+            if (owner := line(self._meta(package).get("owner"))) or not package:
+                self._owners[package] = owner
+            else:
+                package = dirname(package)
+        self._owners.update(dict.fromkeys(chain, self._owners[package]))
+        return self._owners[package]
 
     def _hint(self, package: str, meta: Mapping[str, Any]) -> str:
         """One line for each piece of evidence, ``<where>: <text>``, the closest first."""
@@ -189,6 +205,13 @@ class _Packages:
             if (package := owner(dirname(path))) is not None:
                 files.setdefault(package, []).append(path)
         return files
+
+
+def _published(meta: Mapping[str, Any]) -> str:
+    """The commit in which ClawHub's archive got the skill, as its _meta.json tells."""
+    latest = meta.get("latest")
+    found = COMMIT.search(line(latest.get("commit"))) if isinstance(latest, dict) else None
+    return found[0] if found else ""
 
 
 def raw_skill(kind: str, origin: str, data: bytes, *, size: int, **rest: Any) -> RawSkill:

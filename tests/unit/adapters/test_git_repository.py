@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from facet_dagster.domain.skill import RawSkill
 from facet_dagster.errors import ConfigError, SourceError
 from facet_dagster.stages.collect import Origin, collect_tree
 
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 TEXT = "---\nname: tide\n---\n# Tide\n"
 
 

@@ -64,7 +64,20 @@ def test_meta_json_names_owner_slug_and_licence(tmp_path: Path) -> None:
     assert (raw.owner, raw.slug, raw.licence_hint) == ("anna", "tide", "_meta.json: MIT")
 
 
-@pytest.mark.parametrize("text", ["[1]", "{", "[" * 60_000, '{"owner": 3, "slug": []}'])
+def test_the_layout_of_the_clawhub_archive(tmp_path: Path) -> None:
+    folder = package(tmp_path, "skills/anna/tide-old")
+    package(tmp_path, "skills/anna/tide-old/inner")
+    latest = {"version": "1.0.0", "publishedAt": 1, "commit": f"https://example.com/skills/commit/{'ab' * 20}"}
+    meta = {"owner": "anna-b", "slug": "tide", "displayName": "Tide", "latest": latest, "history": []}
+    (folder / "_meta.json").write_text(json.dumps(meta))
+    outer, inner = (raw for raw, _ in collect(tmp_path))
+    assert (outer.owner, outer.slug, outer.commit) == ("anna-b", "tide", "ab" * 20)
+    assert (inner.owner, inner.slug, inner.commit) == ("anna-b", "inner", "")
+
+
+@pytest.mark.parametrize(
+    "text", ["[1]", '{"latest": {"commit": null}}', '{"latest": 3}', "{", "[" * 60_000, '{"owner": 3, "slug": []}']
+)
 def test_a_broken_meta_json_is_ignored(tmp_path: Path, text: str) -> None:
     folder = package(tmp_path, "anna/tide")
     (folder / "_meta.json").write_text(text)
