@@ -24,7 +24,7 @@ license: Proprietary. All rights reserved.
 # Private notes
 
 1. Read the table.
-2. Sum the notes by region.
+2. Sum the notes by region, and write the sums to a file, one line a region.
 """
 
 
