@@ -21,6 +21,7 @@ BATCH = 250
 BATCH_BYTES = 32 * 2**20
 WRITERS = 8  # each waits for the disk
 MOST_PROBLEMS = 20
+LISTED = "listed"
 KEPT, KNOWN, NOT_READ = "kept", "known", "not_read"
 
 Presence = Callable[[Sequence[str], bool], int]
@@ -32,7 +33,7 @@ class SourceReport(Value):
 
     ``problems`` are files that could not be read, at most 20; ``error`` says why the source could not be read to its
     end. ``licences`` and ``notes`` count what is kept: what it is under, and what reading it had to tolerate.
-    ``gone`` counts skills that a repository held before and that were taken out of the corpus now.
+    ``gone`` counts skills that the source held before and that were taken out of the corpus now.
     """
 
     source: str
@@ -79,8 +80,8 @@ def ingest_sources(
     A source that fails is reported and the next one is read; what was read of it is kept, so that a second run
     continues. A single source that gives nothing raises its ConfigError or SourceError. Raises LedgerError.
 
-    ``presence`` is told which skills a repository that was read to its end holds no more (False), and which it holds
-    (True), and gives how many that changed: a SKILL.md that was edited is another skill, and the old one goes.
+    ``presence`` is told which skills a source that was read to its end holds (True), and which it held before and no
+    source holds any more (False); it gives how many that changed. A SKILL.md that was edited is another skill.
     """
     with ledger.claim("ingest"):
         corpus = _Corpus(ledger, store, policy)
@@ -92,7 +93,7 @@ def ingest_collected(collected: Iterable[Collected], *, ledger: Ledger, store: A
     """Store what is new and return how many that are."""
     with ledger.claim("ingest"):
         corpus = _Corpus(ledger, store, curating.DEFAULT)
-        corpus.take(collected, _Count())
+        corpus.take(collected, _Count(), "")
         return corpus.new
 
 
@@ -103,7 +104,7 @@ class _Count:
         self.outcomes, self.notes, self.licences = Counter[str](), Counter[str](), Counter[str]()
         self.problems: list[str] = []
         self.commits = set[str]()
-        self.seen = dict[str, str]()  # id -> origin
+        self.seen = set[str]()
 
     def unread(self, place: str, why: str) -> None:
         self.outcomes[NOT_READ] += 1
@@ -116,35 +117,42 @@ class _Corpus:
 
     def __init__(self, ledger: Ledger, store: ArtifactStore, policy: curating.Policy) -> None:
         self._ledger, self._store, self._policy = ledger, store, policy
-        facts = ledger.find(RawSkillFact)
-        self.known = {fact.skill for fact in facts}
-        self._of_git = {fact.skill: str(fact.value["origin"]) for fact in facts if fact.value["source"] == "git"}
+        self.known = {fact.skill for fact in ledger.find(RawSkillFact)}
         self.new = 0
 
-    def take(self, collected: Iterable[Collected], count: _Count) -> None:
+    def take(self, collected: Iterable[Collected], count: _Count, source: str) -> None:
         """Store and count; also when ``collected`` fails midway, what it gave is stored."""
-        waiting, size = list[Collected](), 0
+        waiting, edges, size = list[Collected](), list[Fact](), 0
+        listed = self._listed(source)
         try:
             for raw, data in collected:
                 count.commits.add(raw.commit)
-                count.seen[raw.id] = raw.origin
+                count.seen.add(raw.id)
+                if source and raw.id not in listed:
+                    listed.add(raw.id)
+                    edges.append(EdgeFact(child=raw.id, parent=source, kind=LISTED))
                 if raw.id in self.known:
                     count.outcomes[KNOWN] += 1
-                    continue
-                self.known.add(raw.id)
-                waiting.append(self._judged(*curating.masked(raw, data), count))
-                size += len(data)
-                if len(waiting) >= BATCH or size > BATCH_BYTES:
-                    self._store_all(waiting)
-                    waiting, size = [], 0
+                else:
+                    self.known.add(raw.id)
+                    waiting.append(self._judged(*curating.masked(raw, data), count))
+                    size += len(data)
+                if max(len(waiting), len(edges)) >= BATCH or size > BATCH_BYTES:
+                    self._store_all(waiting, edges)
+                    waiting, edges, size = [], [], 0
         finally:
-            self._store_all(waiting)
+            self._store_all(waiting, edges)
 
-    def gone(self, seen: dict[str, str], below: str) -> list[str]:
-        """Skills known from the repository of ``seen``, and below the same folder, that are not among them."""
-        repositories = {origin.partition(":")[0] for origin in seen.values()}
-        begins = tuple(f"{name}:{below.strip('/')}" for name in repositories)
-        return [ident for ident, origin in self._of_git.items() if ident not in seen and origin.startswith(begins)]
+    def gone(self, seen: set[str], source: str) -> list[str]:
+        """Skills that ``source`` held before, that are not ``seen`` there now, and that no other source held."""
+        lacking = sorted(self._listed(source) - seen)
+        edges = self._ledger.find(EdgeFact, child=lacking) if lacking else []
+        elsewhere = {edge.child for edge in edges if edge.kind == LISTED and edge.parent != source}
+        return [ident for ident in lacking if ident not in elsewhere]
+
+    def _listed(self, source: str) -> set[str]:
+        """Skills that the source holds or held, as far as the ledger knows."""
+        return {edge.child for edge in self._ledger.find(EdgeFact, parent=source)} if source else set()
 
     def _judged(self, raw: RawSkill, data: bytes, count: _Count) -> Collected:
         found = curating.examine(raw, data, self._policy)
@@ -154,7 +162,7 @@ class _Corpus:
             count.licences[found.licence.spdx] += 1
         return raw, data
 
-    def _store_all(self, items: Sequence[Collected]) -> None:
+    def _store_all(self, items: Sequence[Collected], edges: Sequence[Fact]) -> None:
         """Blobs first: a killed process leaves no skill without its text."""
         with ThreadPoolExecutor(WRITERS) as pool:
             list(pool.map(self._store.put, [data for _, data in items]))
@@ -163,7 +171,7 @@ class _Corpus:
             facts.append(ArtifactFact(sha256=raw.text, kind="skill.text", size=len(data)))
             facts.append(RawSkillFact(skill=raw.id, bucket=bucket_of(raw.id), value=raw.model_dump(mode="json")))
             facts.append(EdgeFact(child=raw.id, parent=f"{raw.source}:{raw.origin}", kind="source"))
-        self._ledger.append(facts)
+        self._ledger.append([*facts, *edges])
         self.new += len(items)
 
 
@@ -171,10 +179,10 @@ def _report(source: Source, open_source: Opener, corpus: _Corpus, presence: Pres
     count, error, gone = _Count(), "", 0
     try:
         with open_source(source, count.unread) as collected:
-            corpus.take(collected, count)
-        if source.git and not count.problems:
-            presence(list(count.seen), True)
-            gone = presence(corpus.gone(count.seen, source.below), False)
+            corpus.take(collected, count, source.name)
+        if not count.problems:
+            presence(sorted(count.seen), True)
+            gone = presence(corpus.gone(count.seen, source.name), False)
     except (ConfigError, SourceError) as failed:
         if alone and not count.outcomes:
             raise

@@ -71,6 +71,14 @@ class Source(Value):
         return REGISTRIES.get(self.registry, "") or (f"{self.licence}: {self.because}" if self.licence else "")
 
     @property
+    def name(self) -> str:
+        """The same for the same place, however it was written; of a repository with branch and folder."""
+        path = self.folder or self.table
+        return (
+            f"source:{path.resolve()}" if path else f"source:{self.git[0].removesuffix('.git')}#{self.ref}:{self.below}"
+        )
+
+    @property
     def label(self) -> str:
         return str(self.folder or self.table or ", ".join(self.git))
 

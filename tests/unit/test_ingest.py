@@ -174,35 +174,64 @@ def test_one_file_that_cannot_be_read_is_counted_and_named(world: World, tmp_pat
     assert report.sources[0].problems == ("a/two/SKILL.md: No such file or directory",)
 
 
+class Presence:
+    """What an ingest told of skills that are there and that are gone."""
+
+    def __init__(self) -> None:
+        self.told = dict[bool, list[str]]()
+
+    def __call__(self, ids: Sequence[str], there: bool) -> int:
+        self.told[there] = list(ids)
+        return len(ids)
+
+
+def told_by(world: World, source: Source) -> tuple[SourceReport, dict[bool, list[str]]]:
+    presence = Presence()
+    report = ingest_sources(
+        [source],
+        open_source=world.open,
+        ledger=world.ledger,
+        store=world.store,
+        policy=Policy(),
+        presence=presence,
+    )
+    return report.sources[0], presence.told
+
+
+def ids_of(world: World) -> dict[str, str]:
+    return {fact.value["slug"]: fact.skill for fact in world.raw()}
+
+
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_what_a_repository_holds_no_more_is_told_once_it_was_read_to_the_end(world: World, tmp_path: Path) -> None:
     remote = Remote(tmp_path)
     for name in ("one", "two"):
         remote.write(f"a/{name}/SKILL.md", LICENSED + name)
     remote.commit()
-    told = list[tuple[list[str], bool]]()
-
-    def presence(ids: Sequence[str], there: bool) -> int:
-        told.append((sorted(ids), there))
-        return len(ids)
-
-    def ingest(url: str) -> SourceReport:
-        sources = [Source(git=(url,))]
-        open_, ledger, store = world.open, world.ledger, world.store
-        report = ingest_sources(
-            sources, open_source=open_, ledger=ledger, store=store, policy=Policy(), presence=presence
-        )
-        return report.sources[0]
-
-    first = ingest(remote.url)
-    old = {fact.value["origin"].split("/")[-2]: fact.skill for fact in world.raw()}
+    first, _ = told_by(world, Source(git=(remote.url,)))
+    old = ids_of(world)
     remote.write("a/two/SKILL.md", LICENSED + "edited")
     commit = remote.commit()
-    second = ingest(remote.url)
+    second, told = told_by(world, Source(git=(remote.url,)))
     assert (first.gone, second.gone, second.commit) == (0, 1, commit)
-    assert (second.outcomes, told[-1]) == ({"kept": 1, "known": 1}, ([old["two"]], False))
-    assert old["one"] in told[-2][0]
+    assert second.outcomes == {"kept": 1, "known": 1}
+    assert told == {False: [old["two"]], True: sorted({old["one"], ids_of(world)["two"]})}
     assert list((world.settings.home / "sources").iterdir()) == []
+
+
+def test_a_skill_is_gone_when_no_source_holds_it(world: World, tmp_path: Path) -> None:
+    for place in ("here/a/one", "here/a/two", "there/a/one"):
+        world.skill(place, LICENSED + place.rpartition("/")[2])
+    here, there = Source(folder=tmp_path / "here"), Source(folder=tmp_path / "here" / ".." / "there")
+    told_by(world, here)
+    assert told_by(world, there)[0].outcomes == {"known": 1}
+    ids = ids_of(world)
+    for name in ("one", "two"):
+        shutil.rmtree(tmp_path / "here" / "a" / name)
+    world.skill("here/a/three", LICENSED + "three")
+    _, told = told_by(world, here)
+    assert told[False] == [ids["two"]]
+    assert told[True] == [ids_of(world)["three"]]
 
 
 def test_a_source_that_fails_does_not_stop_the_others(world: World, tmp_path: Path) -> None:
