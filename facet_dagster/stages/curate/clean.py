@@ -13,6 +13,7 @@ from facet_dagster.stages.curate.context import Context
 from facet_dagster.stages.curate.parse import Parsed
 from facet_dagster.stages.curate.patterns import (
     ARCHIVE,
+    ASSIGNED_SECRET,
     EMAIL,
     INJECTION,
     KNOWN_HOSTS,
@@ -41,6 +42,7 @@ def redact(text: str) -> tuple[str, list[str]]:
             text, count = sought.pattern.subn(lambda match: f"{match[1] if match.re.groups else ''}REDACTED", text)
             secrets += count
     masked = NAMED_SECRET.sub(_named, text) if QUOTED_VALUE.search(text) else text
+    masked = ASSIGNED_SECRET.sub(_named, masked)
     secrets += masked != text
     text, addresses = _addresses(masked) if "@" in masked else (masked, 0)
     return text, [note for note, count in (("secret masked", secrets), ("address masked", addresses)) if count]

@@ -40,6 +40,12 @@ _SECRETS = (
     ("xox", r"\bxox[abeprs]-[A-Za-z0-9-]{20,}"),
     ("AIza", r"\bAIza[0-9A-Za-z_-]{35}"),
     ("sk-", r"\bsk-(?=[\w-]{0,60}\d)(?=[\w-]{0,60}[A-Z])[A-Za-z0-9_-]{20,}"),
+    ("sk_live_|rk_live_", r"\b[sr]k_live_[0-9A-Za-z]{20,}"),
+    ("hf_", r"\bhf_[A-Za-z0-9]{30,}"),
+    ("npm_", r"\bnpm_[A-Za-z0-9]{36}\b"),
+    ("SG.", r"\bSG\.[\w-]{16,40}\.[\w-]{16,60}"),
+    ("hooks.slack.com", r"(hooks\.slack\.com/services/)T[A-Z0-9]{6,12}/B[A-Z0-9]{6,12}/[A-Za-z0-9]{20,30}"),
+    (":AA", r"\b\d{8,10}:AA[\w-]{32,36}"),
     ("eyJ", r"\beyJ[A-Za-z0-9_-]{15,}\.eyJ[A-Za-z0-9_-]{15,}\.[A-Za-z0-9_-]{10,}"),
     (
         "://",
@@ -54,6 +60,10 @@ NAMED_SECRET = re.compile(
 )
 # What every NAMED_SECRET holds, found ten times as fast.
 QUOTED_VALUE = re.compile(r"[:=]\s{0,3}[\"'][A-Za-z0-9_+/=-]{20}")
+# As in a shell or an .env file, and in a request's header.
+ASSIGNED_SECRET = re.compile(
+    r"(\b[A-Z][A-Z0-9_]{0,40}(?:KEY|TOKEN|SECRET|PASSWORD)=|\bBearer )([A-Za-z0-9_+/.~-]{24,200})(?![\w(])"
+)
 PLACEHOLDER = re.compile(
     r"your|example|sample|placeholder|dummy|xxx|changeme|replace|insert|test|1234|abcd|redacted", _I
 )

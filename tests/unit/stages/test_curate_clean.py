@@ -100,6 +100,11 @@ SECRETS = [
     "sk-" + "aB3dE6gH9jK2mN5pQ8sT",
     "xoxb-" + "12345678901-abcdefgh",
     "AIza" + "Sy0" * 11 + "ab",
+    "sk_live_" + "a1B2" * 6,
+    "hf_" + "aB" * 17,
+    "npm_" + "a1B2" * 9,
+    "SG." + "a1B2" * 5 + "." + "c3D4" * 8,
+    "123456789:AA" + "a1B2" * 8,
     "eyJ" + "hbGciOiJIUzI1NiJ9" + ".eyJ" + "zdWIiOiIxMjMifQabc" + "." + "c2lnbmF0dXJlMTIz",
     "-----BEGIN RSA PRIVATE KEY-----\n" + "QUJD" * 10 + "\n-----END RSA PRIVATE KEY-----",
 ]
@@ -116,6 +121,24 @@ def test_a_named_secret_is_masked_and_a_placeholder_is_not() -> None:
     text, notes = clean.redact('api_key: "q7Wm2Xc9Vb4Nz6Lk8Jh3"\ntoken = "your-token-goes-here-0001"')
     assert text == 'api_key: "REDACTED"\ntoken = "your-token-goes-here-0001"'
     assert notes == ["secret masked"]
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("export GAUGE_API_KEY=q7Wm2Xc9Vb4Nz6Lk8Jh3Pd5R", "export GAUGE_API_KEY=REDACTED"),
+        ("curl -H 'Authorization: Bearer q7Wm2Xc9Vb4Nz6Lk8Jh3Pd5R'", "curl -H 'Authorization: Bearer REDACTED'"),
+        (
+            "https://hooks.slack.com/services/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",
+            "https://hooks.slack.com/services/REDACTED",
+        ),
+        ("export GAUGE_API_KEY=your-key-goes-here-000000001", "export GAUGE_API_KEY=your-key-goes-here-000000001"),
+        ("GAUGE_TOKEN=$(cat /run/secrets/gauge-token-1)", "GAUGE_TOKEN=$(cat /run/secrets/gauge-token-1)"),
+        ("Bearer authentication-with-a-token", "Bearer authentication-with-a-token"),
+    ],
+)
+def test_assigned_secrets_are_masked_and_placeholders_are_not(text: str, masked: str) -> None:
+    assert clean.redact(text)[0] == masked
 
 
 def test_the_password_in_a_url_is_masked() -> None:
