@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from facet_dagster.errors import ConfigError, SourceError
 BRANCH = "refs/heads/facet"
 SKIPPED = re.compile(r"(?:^|/)(?:\.git|node_modules)/")
 POLL_SECONDS = 0.2
+LISTING_CAP = 512 * 2**20
 _FORGOTTEN = (
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -58,13 +59,8 @@ class GitTree:
         self._readers: dict[str, subprocess.Popen[bytes]] = {}
 
     def paths(self) -> Mapping[str, bool]:
-        done = subprocess.run(
-            _command(self._folder, "ls-tree", "-r", "-z", "--full-tree", self.commit), capture_output=True, check=False
-        )
-        if done.returncode:
-            raise SourceError(f"{self.place} cannot be listed: {_last_line(done.stderr)}")
         found = {}
-        for entry in filter(None, done.stdout.split(b"\0")):
+        for entry in filter(None, self._listing().split(b"\0")):
             facts, _, name = entry.partition(b"\t")
             mode, kind, ident = facts.decode().split(" ")
             path = os.fsdecode(name)
@@ -72,6 +68,21 @@ class GitTree:
                 found[path] = mode == "120000"
                 self._objects[path] = ident
         return found
+
+    def _listing(self) -> bytes:
+        """Bounded: a few kilobytes of trees that hold each other can name thousands of millions of files."""
+        command = _command(self._folder, "ls-tree", "-r", "-z", "--full-tree", self.commit)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as lister:
+            assert lister.stdout is not None
+            listing = lister.stdout.read(LISTING_CAP + 1)
+            if len(listing) > LISTING_CAP:
+                lister.kill()
+                raise SourceError(
+                    f"{self.place} lists more than {LISTING_CAP / 2**20:.0f} MiB of file names: leave it out."
+                )
+        if lister.returncode:
+            raise SourceError(f"{self.place} cannot be listed: git ls-tree ended with code {lister.returncode}.")
+        return listing
 
     def read(self, path: str, cap: int) -> tuple[int, bytes]:
         ident = self._objects[path]
@@ -91,16 +102,20 @@ class GitTree:
             head = told.readline().split()
         except OSError as error:
             raise SourceError(f"{self.place} cannot be read: git ended ({error.strerror})") from error
-        if len(head) != 3:
+        if len(head) == 2:
             raise OSError(f"git has no object {ident[:12]}")
-        size = int(head[2])
-        return size, told.read(size + 1)[:size] if how == "--batch" else b""
+        size = int(head[2]) if len(head) == 3 else -1
+        data = told.read(size + 1)[:size] if how == "--batch" else b""
+        if size < 0 or (how == "--batch" and len(data) != size):
+            raise SourceError(f"{self.place} cannot be read: git ended in the middle.")
+        return size, data
 
     def close(self) -> None:
         """End the two readers."""
         for reader in self._readers.values():
             for pipe in _pipes(reader):
-                pipe.close()
+                with suppress(OSError):  # one that was killed leaves what was asked of it unwritten
+                    pipe.close()
             reader.wait()
 
 

@@ -16,7 +16,7 @@ from facet_dagster.errors import ConfigError
 from facet_dagster.ports import SourceTree
 
 CAP = 4 * 1024 * 1024
-SMALL_CAP = 64 * 1024
+SMALL_CAP = 1024 * 1024
 MOST_NAMES = 50
 MOST_LINKS = 5
 LICENCE_FILES = ("license", "license.txt", "license.md", "licence", "licence.txt", "licence.md", "copying")
@@ -117,7 +117,7 @@ class _Packages:
         return first
 
     def _small(self, path: str) -> str:
-        """The first 64 KiB of a small regular file as text; empty when it is a link, large or missing."""
+        """A regular file of at most 1 MiB as text; empty when it is a link, larger or missing."""
         if self.paths.get(path) is not False:
             return ""
         try:

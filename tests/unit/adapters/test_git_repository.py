@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from facet_dagster.adapters import git_repository
 from facet_dagster.adapters.git_repository import GitTree, git_tree, sweep
 from facet_dagster.domain.skill import RawSkill
 from facet_dagster.errors import ConfigError, SourceError
@@ -157,6 +158,33 @@ def test_a_repository_of_100_000_files_is_read(remote: Remote) -> None:
     git(remote.folder, "fast-import", "--quiet", given=blobs + head + b"M 100644 :2 a/tide/SKILL.md\n" + files)
     [(raw, _)] = remote.skills(ref="main")
     assert raw.facts.files == 100_001
+
+
+def test_trees_that_hold_each_other_are_given_up(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    blob = git(remote.folder, "hash-object", "-w", "--stdin", given=TEXT.encode())
+    tree = git(remote.folder, "mktree", given=f"100644 blob {blob}\tSKILL.md\n".encode())
+    for _ in range(9):
+        lines = "".join(f"040000 tree {tree}\t{name}\n" for name in "abcdefghij")
+        tree = git(remote.folder, "mktree", given=lines.encode())
+    commit = git(remote.folder, "commit-tree", tree, "-m", "x")
+    git(remote.folder, "update-ref", "refs/heads/main", commit)
+    monkeypatch.setattr(git_repository, "LISTING_CAP", 2**20)
+    with pytest.raises(SourceError, match="lists more than 1 MiB of file names"):
+        remote.skills(ref="main")
+    assert list(remote.below.iterdir()) == []
+
+
+def test_a_reader_that_is_killed_is_no_empty_file(remote: Remote) -> None:
+    remote.write("a/one/SKILL.md")
+    remote.commit()
+    with remote.tree() as tree:
+        tree.paths()
+        assert tree.read("a/one/SKILL.md", 10_000)[1] == TEXT.encode()
+        for reader in tree._readers.values():
+            reader.kill()
+            reader.wait()
+        with pytest.raises(SourceError, match="cannot be read: git ended"):
+            tree.read("a/one/SKILL.md", 10_000)
 
 
 def test_a_repository_over_its_bounds_is_given_up_and_leaves_nothing(remote: Remote) -> None:
