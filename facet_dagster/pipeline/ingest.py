@@ -135,7 +135,7 @@ class _Corpus:
                     count.outcomes[KNOWN] += 1
                 else:
                     self.known.add(raw.id)
-                    waiting.append(self._judged(*curating.masked(raw, data), count))
+                    waiting.append(self._judged(raw, data, count))
                     size += len(data)
                 if max(len(waiting), len(edges)) >= BATCH or size > BATCH_BYTES:
                     self._store_all(waiting, edges)
@@ -155,7 +155,7 @@ class _Corpus:
         return {edge.child for edge in self._ledger.find(EdgeFact, parent=source)} if source else set()
 
     def _judged(self, raw: RawSkill, data: bytes, count: _Count) -> Collected:
-        found = curating.examine(raw, data, self._policy)
+        raw, data, found = curating.take(raw, data, self._policy)
         count.outcomes[KEPT if isinstance(found, Skill) else str(found.reason)] += 1
         if isinstance(found, Skill):
             count.notes.update(found.notes)

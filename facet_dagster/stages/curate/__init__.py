@@ -11,9 +11,9 @@ from facet_dagster.domain.outcome import Rejection
 from facet_dagster.domain.skill import Curated, RawSkill, Skill, describe
 from facet_dagster.ports import Embedder
 from facet_dagster.stages.curate import dedup, family
-from facet_dagster.stages.curate.examine import Policy, examine, masked
+from facet_dagster.stages.curate.examine import Policy, examine, masked, take
 
-__all__ = ["DEFAULT", "VERSION", "Policy", "curate", "examine", "masked"]
+__all__ = ["DEFAULT", "VERSION", "Policy", "curate", "examine", "masked", "take"]
 
 VERSION = "2"
 DEFAULT = Policy()

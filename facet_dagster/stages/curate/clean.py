@@ -42,7 +42,8 @@ def redact(text: str) -> tuple[str, list[str]]:
             text, count = sought.pattern.subn(lambda match: f"{match[1] if match.re.groups else ''}REDACTED", text)
             secrets += count
     masked = NAMED_SECRET.sub(_named, text) if QUOTED_VALUE.search(text) else text
-    masked = ASSIGNED_SECRET.sub(_named, masked)
+    if ASSIGNED_SECRET.possible(masked, masked):
+        masked = ASSIGNED_SECRET.pattern.sub(_named, masked)
     secrets += masked != text
     text, addresses = _addresses(masked) if "@" in masked else (masked, 0)
     return text, [note for note, count in (("secret masked", secrets), ("address masked", addresses)) if count]

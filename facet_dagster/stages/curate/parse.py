@@ -229,7 +229,7 @@ def headings(body: str) -> Iterator[tuple[int, str]]:
                 yield len(text) - len(text.lstrip("#")), _line(text.strip("#"))
             elif re.match(r"^(?:={3,}|-{3,})\s*$", line) and re.match(r"^\w", previous) and line[0] == "=":
                 yield 1, _line(previous)
-            elif tag := re.search(r"<h([1-3])[^>]*>([^<]+)", line, re.IGNORECASE):
+            elif tag := re.search(r"<h([1-3])[^<>]*>([^<]+)", line, re.IGNORECASE):
                 yield int(tag[1]), _line(tag[2])
         previous = line
 

@@ -21,7 +21,10 @@ class Guarded(NamedTuple):
 
     def possible(self, text: str, folded: str) -> bool:
         where = text if self.exact else folded
-        return any(word in where for word in self.words)
+        for word in self.words:  # noqa: SIM110 - any() takes three times as long
+            if word in where:
+                return True
+        return False
 
     def finditer(self, text: str, folded: str) -> Iterator[re.Match[str]]:
         """Matches in ``text``; ``folded`` is ``text.casefold()``."""
@@ -61,8 +64,10 @@ NAMED_SECRET = re.compile(
 # What every NAMED_SECRET holds, found ten times as fast.
 QUOTED_VALUE = re.compile(r"[:=]\s{0,3}[\"'][A-Za-z0-9_+/=-]{20}")
 # As in a shell or an .env file, and in a request's header.
-ASSIGNED_SECRET = re.compile(
-    r"(\b[A-Z][A-Z0-9_]{0,40}(?:KEY|TOKEN|SECRET|PASSWORD)=|\bBearer )([A-Za-z0-9_+/.~-]{24,200})(?![\w(])"
+ASSIGNED_SECRET = Guarded(
+    ("KEY=", "TOKEN=", "SECRET=", "PASSWORD=", "Bearer "),
+    re.compile(r"(\b[A-Z][A-Z0-9_]{0,40}(?:KEY|TOKEN|SECRET|PASSWORD)=|\bBearer )([A-Za-z0-9_+/.~-]{24,200})(?![\w(])"),
+    exact=True,
 )
 PLACEHOLDER = re.compile(
     r"your|example|sample|placeholder|dummy|xxx|changeme|replace|insert|test|1234|abcd|redacted", _I

@@ -165,7 +165,16 @@ def test_addresses_are_masked_and_remotes_are_not(text: str, masked: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["a" * 200_000, "<!--" * 40_000, "`" * 100_000, "curl " * 40_000, "x@" * 80_000, "http://10." * 20_000]
+    "text",
+    [
+        "a" * 200_000,
+        "<!--" * 40_000,
+        "`" * 100_000,
+        "curl " * 40_000,
+        "x@" * 80_000,
+        "http://10." * 20_000,
+        "<h1" * 80_000,
+    ],
 )
 def test_hostile_repetition_is_read_to_the_end(text: str) -> None:
     masked, _ = clean.redact(f"# T\n{text}")

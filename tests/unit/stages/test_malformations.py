@@ -240,3 +240,4 @@ def test_a_skill_of_a_mebibyte_is_dropped_by_its_size() -> None:
     found = judged(raw, data)
     assert isinstance(found, Rejection)
     assert (found.reason, found.evidence) == ("skill.oversized", {"size": len(data)})
+    assert masked(raw, data)[1] == b""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.outcome import Reason, Rejection
 from facet_dagster.domain.skill import RawSkill, Skill
-from facet_dagster.stages.curate import Policy, examine, masked
+from facet_dagster.stages.curate import Policy, examine, masked, take
 from facet_dagster.stages.curate.clean import redact
 from facet_dagster.stages.curate.parse import decode
 
@@ -110,6 +110,8 @@ def test_any_bytes_become_a_skill_or_a_reason(data: bytes, slug: str) -> None:
     assert kept.text == digest(stored)
     assert redact(decode(stored)[0])[1] == []
     assert masked(kept, stored) == (kept, stored)
+    assert take(raw, data, POLICY)[:2] == (kept, stored)
+    assert without_notes(found) == without_notes(take(raw, data, POLICY)[2])
     assert without_notes(found) == without_notes(examine(raw, data, POLICY))
 
 
