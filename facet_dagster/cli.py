@@ -17,6 +17,7 @@ from facet_dagster.child import end_orderly, run_child
 from facet_dagster.cli_certificate import certify, revalidate
 from facet_dagster.cli_experiment import experiment_app
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
+from facet_dagster.cli_ingest import ingest
 from facet_dagster.cli_output import Json, err, out, say
 from facet_dagster.cli_review import review
 from facet_dagster.cli_rollout import export_near_miss, export_sft, rollouts, show_rollouts
@@ -46,6 +47,7 @@ app = typer.Typer(
 )
 export_app = typer.Typer(help="Write what was accepted to a folder.", no_args_is_help=True)
 app.add_typer(export_app, name="export")
+app.command()(ingest)
 app.command()(cost)
 app.command()(plan)
 app.command()(reap)
@@ -63,16 +65,6 @@ app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tape_app, name="tape")
 app.add_typer(cache_app, name="cache")
 Batch = Annotated[str, typer.Option(help="Only the seeds of this batch.")]
-
-
-@app.command()
-def ingest(path: Path, json_: Json = False) -> None:  # noqa: FBT002 - an option's default
-    """Collect every SKILL.md below PATH (a folder, or a parquet export)."""
-    settings = load_settings()
-    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
-    new = ingest_path(path, ledger=ledger, store=store)
-    counts = {"new": new, "total": len(ledger.find(RawSkillFact))}
-    say(counts, lambda: out.print(f"{new} new skills, {counts['total']} in all"), as_json=json_)
 
 
 @app.command()
@@ -212,7 +204,8 @@ def print_why(story: Why) -> None:
         out.print(f"  {story.reason} at stage {story.stage}, component {story.component}{cause}")
         out.print(f"  {story.message}", markup=False, soft_wrap=True)
     for skill in story.skills:
-        out.print(f"  skill {skill.name or skill.id}: {skill.origin} [{skill.licence}]", markup=False)
+        under = ", ".join(filter(None, [skill.licence, skill.licence_evidence and f"by {skill.licence_evidence}"]))
+        out.print(f"  skill {skill.name or skill.id}: {skill.origin} [{under}]", markup=False)
     for line in story.stages:
         out.print(f"  {line['stage']:<18} {line['verdict']:<10} {line['numbers']}", markup=False)
     for attempt in story.attempts:

@@ -14,8 +14,8 @@ from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.sandbox_selfcheck import Promise
 from facet_dagster.adapters.sandbox_selfcheck import selfcheck as promises
 from facet_dagster.cli_output import Json, err, out, say
+from facet_dagster.domain.trial import Reaped
 from facet_dagster.errors import ConfigError
-from facet_dagster.ports import Reaped
 from facet_dagster.reports.states import StateName
 from facet_dagster.reports.states import state as find_state
 from facet_dagster.settings import Settings, load_settings

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
@@ -16,6 +17,7 @@ from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.docker_slots import default_slots_dir
 from facet_dagster.adapters.embedded_postgres import postgres_url, stop
 from facet_dagster.adapters.fsspec_artifact_store import FsspecArtifactStore
+from facet_dagster.adapters.git_repository import git_tree, sweep
 from facet_dagster.adapters.harbor_harness import HarborHarness
 from facet_dagster.adapters.litellm_client import LitellmClient
 from facet_dagster.adapters.litellm_llm import LitellmLLM
@@ -31,9 +33,11 @@ from facet_dagster.adapters.tape_recorder import TapeRecorder
 from facet_dagster.adapters.tape_server import TapeServer, beside
 from facet_dagster.adapters.token_counter import TokenizersTokenCounter
 from facet_dagster.deployments import load_models
+from facet_dagster.pipeline.sources import Source
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Harness, Ledger, TokenCounter, VectorStore
 from facet_dagster.settings import ROOT, Settings
 from facet_dagster.setup.harbor_tool import harbor_command, harbor_why_not
+from facet_dagster.stages.collect import Collected, Origin, Unread, collect, collect_folder, collect_tree
 
 COLLECTION = "skills"
 ROLLOUTS_TAPE = ROOT / "examples" / "tapes" / "rollouts.jsonl"
@@ -51,6 +55,30 @@ def open_ledger(settings: Settings) -> Ledger:
 
 def open_store(settings: Settings) -> ArtifactStore:
     return FsspecArtifactStore(str(settings.home / "artifacts"))
+
+
+@contextmanager
+def open_source(settings: Settings, source: Source, unread: Unread) -> Iterator[Iterator[Collected]]:
+    """The skills of one source; a repository is fetched for the block. Raises ConfigError, SourceError."""
+    if not source.git:
+        path = source.folder or source.table
+        assert path is not None
+        yield collect_folder(path, rule=source.rule, unread=unread) if source.folder else collect(path, unread=unread)
+        return
+    below = settings.home / "sources"
+    sweep(below)  # one ingest reads at a time
+    with git_tree(
+        source.git[0], source.ref, below=below, megabytes=source.max_megabytes, seconds=source.max_seconds
+    ) as tree:
+        yield collect_tree(tree, _origin(source), unread=unread)
+
+
+def _origin(source: Source) -> Origin:
+    parts = urlsplit(source.git[0])
+    path = parts.path.strip("/").removesuffix(".git")
+    owner, _, name = path.rpartition("/")
+    repository = f"{parts.hostname}/{path}" if parts.hostname else f"/{path}"
+    return Origin("git", name, owner.rpartition("/")[2], repository, source.below, source.rule)
 
 
 def open_sandbox(settings: Settings, *, reap: bool = True) -> DockerSandbox:

@@ -15,6 +15,7 @@
     │   ├── SandboxError
     │   │   ├── OverLimits             what a session or an image is asked to give back is over its limits
     │   │   └── SessionOver            the container of a session has ended
+    │   ├── SourceError                a repository does not answer, or a source vanished while it was read
     │   ├── VectorStoreError
     │   └── LedgerError
     └── InvariantError                 our bug: a value that cannot exist
@@ -90,6 +91,10 @@ class OverLimits(SandboxError):
 
 class SessionOver(SandboxError):
     """The container of a session has ended, by its limits or by what ran in it."""
+
+
+class SourceError(PortError):
+    """A source of skills cannot be read, or not to its end. What was read of it is kept."""
 
 
 class VectorStoreError(PortError):

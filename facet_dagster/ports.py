@@ -1,6 +1,6 @@
 """Read me first: everything the funnel needs from the outside world.
 
-Eight protocols. Stages take them as keyword arguments; ``adapters/`` holds one class a file, named
+Nine protocols. Stages take them as keyword arguments; ``adapters/`` holds one class a file, named
 <Vendor><Port>; ``adapters/memory.py`` holds an in-memory twin of each, for tests. Every method raises
 the PortError of its port when the service fails, and nothing else.
 """
@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from facet_dagster.domain.facts import Fact
 from facet_dagster.domain.rollout import RawAttempt, RolloutProtocol
-from facet_dagster.domain.trial import ExecResult, Limits
+from facet_dagster.domain.trial import ExecResult, ImageInfo, Limits, Reaped
 
 Reply = TypeVar("Reply", bound=BaseModel)
 AnyFact = TypeVar("AnyFact", bound=Fact)
@@ -155,17 +155,6 @@ class BuildFailed:
 
 
 @dataclass(frozen=True)
-class ImageInfo:
-    """What the engine knows about an image; ``size`` in bytes."""
-
-    id: str
-    env: Mapping[str, str]
-    user: str
-    labels: Mapping[str, str]
-    size: int
-
-
-@dataclass(frozen=True)
 class Put:
     """An archive (uncompressed tar) unpacked below ``target`` before the program starts.
 
@@ -208,17 +197,6 @@ class RunOutcome:
 
     program: ExecResult
     collected: Mapping[str, bytes | None]
-
-
-@dataclass(frozen=True)
-class Reaped:
-    """Ids and tags of what ``reap`` removed; ``subjects`` maps containers to what they were made for."""
-
-    containers: tuple[str, ...] = ()
-    images: tuple[str, ...] = ()
-    networks: tuple[str, ...] = ()
-    volumes: tuple[str, ...] = ()
-    subjects: Mapping[str, str] = field(default_factory=dict)
 
 
 class Session(Protocol):
@@ -312,6 +290,30 @@ class Sandbox(Protocol):
 
     def stop(self) -> None:
         """Begin nothing new and end what runs: calls in flight raise a transient SandboxError and leave nothing."""
+        ...
+
+
+class SourceTree(Protocol):
+    """Files of one source of skills, hostile as they are: no link is followed, nothing is run. Raises SourceError.
+
+    ``place`` names the source in texts, ``commit`` the state of a repository; paths are relative, with slashes.
+    """
+
+    @property
+    def place(self) -> str: ...
+
+    @property
+    def commit(self) -> str: ...
+
+    def paths(self) -> Mapping[str, bool]:
+        """Path of every file -> whether it is a link; without .git and node_modules."""
+        ...
+
+    def read(self, path: str, cap: int) -> tuple[int, bytes]:
+        """Size and bytes of a file; no bytes when it is larger than ``cap``. A link is read as its target's name.
+
+        Raises OSError when this one file cannot be read.
+        """
         ...
 
 

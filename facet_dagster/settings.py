@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from facet_dagster.domain.task import Order, Pipeline
 from facet_dagster.errors import ConfigError
@@ -47,6 +48,16 @@ class Settings(BaseSettings):
     )
     record: Path | None = Field(default=None, description="a live run appends its replies here")
     skills: Path = Field(default=ROOT / "examples" / "skills", description="what the demo ingests")
+    sources: Path | None = Field(default=None, description="a sources.yaml: what `facet ingest` reads without a path")
+    licences: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="SPDX identifiers of the licences that skills may have, with commas between them; empty: the"
+        " permissive ones and CC BY-SA (docs/sources.md)",
+    )
+    unknown_licence: bool = Field(default=False, description="keep skills that state no licence")
+    languages: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="ISO 639-1 codes of the languages that skills may be in, such as en,zh; empty: any"
+    )
     embedder_dtype: str = Field(default="auto", pattern="^(auto|float32|bfloat16)$")
     base_image: str = "python:3.11-slim-bookworm"
     seeds: int = Field(default=12, ge=1, description="how many pairs are selected in one selection")
@@ -103,7 +114,26 @@ class Settings(BaseSettings):
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")
     ui_port: int = Field(default=3000, ge=1, le=65_535)
 
-    @field_validator("models", "record", "tokenizer", mode="before")
+    @field_validator("licences", "languages", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return tuple(filter(None, re.split(r"[,\s]+", value))) if isinstance(value, str) else value
+
+    @field_validator("licences")
+    @classmethod
+    def _known_licences(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := [name for name in value if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name)]:
+            raise ValueError(f"{wrong[0]!r} is no SPDX identifier, such as MIT or Apache-2.0")
+        return value
+
+    @field_validator("languages")
+    @classmethod
+    def _language_codes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := [name for name in value if not re.fullmatch("[a-z]{2}", name)]:
+            raise ValueError(f"{wrong[0]!r} is no language code of two letters, such as en or zh")
+        return value
+
+    @field_validator("models", "record", "sources", "tokenizer", mode="before")
     @classmethod
     def _empty_is_unset(cls, value: Any) -> Any:
         """An empty variable is how one line of .env is overruled."""

@@ -13,7 +13,7 @@ from facet_dagster.adapters.docker_holds import Holds
 from facet_dagster.adapters.docker_labels import OWNER, RUN, SUBJECT
 from facet_dagster.adapters.docker_removal import remove_container
 from facet_dagster.adapters.process_owner import is_dead
-from facet_dagster.ports import Reaped
+from facet_dagster.domain.trial import Reaped
 
 
 class Reaper:

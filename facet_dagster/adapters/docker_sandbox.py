@@ -31,9 +31,9 @@ from facet_dagster.adapters.docker_share import EngineShare
 from facet_dagster.adapters.docker_slots import default_slots_dir
 from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.domain.archive import ArchiveError, ArchiveTooLarge, folders_of, pack
-from facet_dagster.domain.trial import End, Limits
+from facet_dagster.domain.trial import End, ImageInfo, Limits, Reaped
 from facet_dagster.errors import OverLimits, SandboxError
-from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome
+from facet_dagster.ports import BuildContext, BuildFailed, Built, Run, RunOutcome
 
 _BUILD_LIMITS = Limits(memory=4 * 1024**3, cpus=2.0, pids=1024, disk=4 * 1024**3, archive=256 * 1024**2, entries=20_000)
 _NO_FETCH = "This line has the builder use the network, which is off in builds: put the file into the build context"

@@ -12,9 +12,9 @@ from pathlib import PurePosixPath
 from facet_dagster.adapters.docker_context import content_tag, external_bases, packable
 from facet_dagster.domain.archive import ArchiveError, Member, folders_of, pack, pack_members, sanitise, unpack
 from facet_dagster.domain.ids import digest
-from facet_dagster.domain.trial import End, ExecResult, Limits
+from facet_dagster.domain.trial import End, ExecResult, ImageInfo, Limits, Reaped
 from facet_dagster.errors import OverLimits, SandboxError, SessionOver
-from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome, Session
+from facet_dagster.ports import BuildContext, BuildFailed, Built, Run, RunOutcome, Session
 
 _CONTEXT_LIMITS = Limits(archive=2**62, entries=2**62)
 Script = Callable[[Run], RunOutcome]

@@ -62,6 +62,7 @@ class Reason(StrEnum):
     SKILL_UNSAFE = "skill.unsafe"
     SKILL_PRIVATE_NETWORK = "skill.private_network"
     SKILL_INJECTION = "skill.prompt_injection"
+    SKILL_LANGUAGE = "skill.language"
     SKILL_LICENCE = "skill.licence"
     SKILL_DUPLICATE = "skill.duplicate"
     SKILL_NEAR_DUPLICATE = "skill.near_duplicate"

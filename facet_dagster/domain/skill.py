@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from facet_dagster.domain.outcome import Rejection, Value
+from facet_dagster.domain.outcome import Rejection, Sparse, Value
 
 
 class Family(StrEnum):
@@ -18,20 +18,29 @@ class Family(StrEnum):
     MULTIMEDIA = "multimedia"
 
 
-class PackageFacts(Value):
+class PackageFacts(Sparse):
     """What lies beside the SKILL.md."""
+
+    SPARSE = frozenset({"assets", "tests"})
 
     files: int = 1
     scripts: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
+    assets: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
 
 
-class RawSkill(Value):
+class RawSkill(Sparse):
     """One SKILL.md as collected.
 
     ``id`` is ``<source kind>-<32 hex>`` of content plus source (never a name: names collide);
-    ``origin`` says where it was found; ``text`` is the artifact (sha256) with the raw bytes.
+    ``origin`` says where it was found, ``commit`` in which state of a repository.
+
+    ``text`` is the artifact (sha256) that is stored: the file's bytes, or, where something was masked in them,
+    the masked text. Then ``notes`` and ``damaged`` (a share, 0 to 1) keep what decoding the bytes had found.
     """
+
+    SPARSE = frozenset({"commit", "notes", "damaged"})
 
     id: str
     source: str
@@ -42,10 +51,16 @@ class RawSkill(Value):
     size: int
     licence_hint: str = ""
     facts: PackageFacts = PackageFacts()
+    commit: str = ""
+    notes: tuple[str, ...] = ()
+    damaged: float = 0.0
 
 
 class Licence(Value):
-    """``spdx`` identifier, whether redistribution is allowed, and the evidence for it."""
+    """``spdx`` identifier, whether the policy allows it, and the evidence for it.
+
+    ``share_alike``: what is made from the skill must be shared under the same licence.
+    """
 
     spdx: str
     allowed: bool
@@ -53,8 +68,10 @@ class Licence(Value):
     evidence: str
 
 
-class Skill(Value):
+class Skill(Sparse):
     """A skill that survived cleaning. ``body`` is Markdown without front matter."""
+
+    SPARSE = frozenset({"commit"})
 
     id: str
     name: str
@@ -67,6 +84,7 @@ class Skill(Value):
     origin: str
     notes: tuple[str, ...] = ()
     facts: PackageFacts = PackageFacts()
+    commit: str = ""
 
 
 class Curated(Value):

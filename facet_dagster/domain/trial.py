@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Literal
 
@@ -109,3 +111,25 @@ class Trial(Sparse):
     seconds: float
     services: ExecResult | None = None
     collected: tuple[ExecResult, ...] = ()
+
+
+@dataclass(frozen=True)
+class ImageInfo:
+    """What the engine knows about an image; ``size`` in bytes."""
+
+    id: str
+    env: Mapping[str, str]
+    user: str
+    labels: Mapping[str, str]
+    size: int
+
+
+@dataclass(frozen=True)
+class Reaped:
+    """Ids and tags of what ``reap`` removed; ``subjects`` maps containers to what they were made for."""
+
+    containers: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    subjects: Mapping[str, str] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.domain.ids import bucket_keys, digest
 from facet_dagster.funnel import Stage, current
+from facet_dagster.pipeline.policy import policy_parts
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import Settings
 from facet_dagster.stages import brief, curate, environment, hypothesise, index, pair, scenario, task
@@ -42,7 +43,7 @@ def corpus_digest(ledger: Ledger) -> str:
 def skill_stages(settings: Settings, ledger: Ledger) -> SkillStages:
     """The bucket stages for the corpus as it is now."""
     corpus = corpus_digest(ledger)
-    skills = Stage("skills", curate.VERSION, (), (corpus,))
+    skills = Stage("skills", curate.VERSION, (), (corpus, *policy_parts(settings)))
     indexed = Stage("skill_index", index.VERSION, (skills,), (settings.embedder_dtype,))
     hypotheses = Stage("scenario_hypotheses", hypothesise.VERSION, (skills,))
     candidates = Stage("seed_candidates", pair.VERSION, (indexed, hypotheses), (settings.neighbours, corpus))

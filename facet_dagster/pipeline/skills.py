@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 from facet_dagster.domain.facts import (
-    ArtifactFact,
     CandidateFact,
     EdgeFact,
     Fact,
@@ -32,6 +31,8 @@ from facet_dagster.domain.skill import BucketSkills, Curated, RawSkill, Skill
 from facet_dagster.errors import ConfigError, MalformedReply
 from facet_dagster.funnel import Compute, Outcome, Stage, current
 from facet_dagster.pipeline.graph import skill_stages
+from facet_dagster.pipeline.ingest import ingest_collected
+from facet_dagster.pipeline.policy import policy_of
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStore
 from facet_dagster.settings import Settings
 from facet_dagster.stages import collect as collecting
@@ -40,30 +41,13 @@ from facet_dagster.stages import hypothesise as hypothesising
 from facet_dagster.stages import index as indexing
 from facet_dagster.stages import pair as pairing
 
-INGEST_BATCH = 500
-
 
 def ingest(path: Path, *, ledger: Ledger, store: ArtifactStore) -> int:
-    """Store every SKILL.md below ``path`` (a folder or a parquet export) and return how many are new.
+    """Store every SKILL.md of ``path`` (a folder, or a table) and return how many are new.
 
     Raises ConfigError for a path that is neither.
     """
-    known = {fact.skill for fact in ledger.find(RawSkillFact)}
-    new, pending = 0, list[Fact]()
-    for raw, data in collecting.collect(path):
-        if raw.id in known:
-            continue
-        known.add(raw.id)
-        new += 1
-        sha = store.put(data)
-        pending.append(ArtifactFact(sha256=sha, kind="skill.text", size=len(data)))
-        pending.append(RawSkillFact(skill=raw.id, bucket=bucket_of(raw.id), value=raw.model_dump(mode="json")))
-        pending.append(EdgeFact(child=raw.id, parent=f"{raw.source}:{raw.origin}", kind="source"))
-        if len(pending) >= INGEST_BATCH:
-            ledger.append(pending)
-            pending.clear()
-    ledger.append(pending)
-    return new
+    return ingest_collected(collecting.collect(path), ledger=ledger, store=store)
 
 
 def raw_skills(ledger: Ledger, store: ArtifactStore) -> list[tuple[RawSkill, bytes]]:
@@ -79,7 +63,7 @@ def skills(settings: Settings, *, ledger: Ledger, store: ArtifactStore, embedder
     @cache
     def corpus() -> dict[str, list[Curated]]:
         shares: dict[str, list[Curated]] = {bucket: [] for bucket in bucket_keys()}
-        for item in curating.curate(raw_skills(ledger, store), embedder=embedder):
+        for item in curating.curate(raw_skills(ledger, store), embedder=embedder, policy=policy_of(settings)):
             shares[bucket_of(item.id)].append(item)
         return shares
 

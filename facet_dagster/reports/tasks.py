@@ -12,6 +12,7 @@ from facet_dagster.funnel import Memo, current
 from facet_dagster.pipeline.graph import seed_stages
 from facet_dagster.ports import ArtifactStore, Ledger
 from facet_dagster.reports.in_force import task_in_force
+from facet_dagster.reports.provenance import licences, shared_alike
 from facet_dagster.settings import Settings
 
 
@@ -19,7 +20,7 @@ class TaskLine(Value):
     """A certified task: key, title, families, checks, repairs, level; ``package`` is the artifact with the tar.
 
     ``probes`` were tried for its certificate; ``not_as_wanted`` are the ids of those that did not come out as
-    wanted: questions to whoever reads the verifier.
+    wanted: questions to whoever reads the verifier. ``licences`` are those of its two skills.
     """
 
     key: str
@@ -32,12 +33,15 @@ class TaskLine(Value):
     package: str
     probes: int = 0
     not_as_wanted: tuple[str, ...] = ()
+    licences: tuple[str, ...] = ()
+    share_alike: bool = False
 
 
 def tasks(settings: Settings, ledger: Ledger, store: ArtifactStore, batch: str = "") -> list[TaskLine]:
     """Every certified task, sorted by key."""
     seeds = {fact.key: fact for fact in ledger.find(SeedFact) if batch in ("", fact.batch)}
     graph, memo = seed_stages(settings), Memo()
+    known = licences({skill for fact in seeds.values() for skill in (fact.first, fact.second)}, ledger)
     lines = []
     for key, result in sorted(current(graph.certificate, sorted(seeds), ledger, memo).items()):
         if result.verdict is not Verdict.ACCEPTED or result.output is None:
@@ -45,6 +49,7 @@ def tasks(settings: Settings, ledger: Ledger, store: ArtifactStore, batch: str =
         certificate = Certificate.model_validate_json(store.get(result.output))
         task = task_in_force(key, graph, ledger, store, memo)
         assert task is not None
+        under = tuple(known.get(skill, "") for skill in (seeds[key].first, seeds[key].second))
         lines.append(
             TaskLine(
                 key=key,
@@ -57,6 +62,8 @@ def tasks(settings: Settings, ledger: Ledger, store: ArtifactStore, batch: str =
                 package=certificate.package,
                 probes=len(certificate.probes),
                 not_as_wanted=tuple(probe.id for probe in certificate.probes if not probe.ok),
+                licences=under,
+                share_alike=shared_alike(under),
             )
         )
     return lines

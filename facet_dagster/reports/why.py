@@ -22,11 +22,15 @@ from facet_dagster.errors import ConfigError
 from facet_dagster.funnel import Memo, current
 from facet_dagster.pipeline.graph import seed_stages
 from facet_dagster.ports import ArtifactStore, Ledger
+from facet_dagster.reports.provenance import curated_last
 from facet_dagster.settings import Settings
 
 
 class SkillSource(Value):
-    """A skill in a lineage: where it came from, under which licence, and what stage 1 decided."""
+    """A skill in a lineage: where it came from, under which licence, and what stage 1 decided.
+
+    ``licence_evidence`` says where the licence is stated, ``commit`` in which state of a repository it was found.
+    """
 
     id: str
     name: str
@@ -35,6 +39,9 @@ class SkillSource(Value):
     verdict: str
     reason: str = ""
     message: str = ""
+    licence_evidence: str = ""
+    share_alike: bool = False
+    commit: str = ""
 
 
 class Why(Value):
@@ -72,8 +79,8 @@ def why(ident: str, settings: Settings, ledger: Ledger, store: ArtifactStore | N
     if kind == "seed":
         return _why_seed(full, settings, ledger, store)
     if kind == "candidate":
-        return _why_candidate(full, ledger)
-    return _why_skill(full, ledger)
+        return _why_candidate(full, ledger, store)
+    return _why_skill(full, ledger, store)
 
 
 def resolve(ident: str, ledger: Ledger) -> tuple[str, str]:
@@ -111,7 +118,7 @@ def _why_seed(key: str, settings: Settings, ledger: Ledger, store: ArtifactStore
         cause=(cause_of(rejection) or "") if rejection else "",
         message=rejection.message if rejection else "",
         evidence=rejection.evidence if rejection else {},
-        skills=tuple(_source(skill, ledger) for skill in (seed.first, seed.second)),
+        skills=tuple(_source(skill, ledger, store) for skill in (seed.first, seed.second)),
         stages=tuple(_stage_line(result) for result in computed),
         attempts=tuple(_plain(fact) for fact in ledger.find(AttemptFact, key=key)),
         trials=tuple(_trial(fact, ledger) for fact in ledger.find(TrialFact, key=key)),
@@ -148,13 +155,15 @@ def _trial(fact: TrialFact, ledger: Ledger) -> dict[str, Any]:
     return {**_plain(fact), "checks": len(checks), "failed": failed, **told}
 
 
-def _source(skill: str, ledger: Ledger) -> SkillSource:
+def _source(skill: str, ledger: Ledger, store: ArtifactStore | None) -> SkillSource:
     facts = ledger.find(SkillFact, skill=skill)
     if not facts:
         raw = ledger.find(RawSkillFact, skill=skill)
         origin = str(raw[0].value.get("origin", "")) if raw else ""
         return SkillSource(id=skill, name="", licence="", origin=origin, verdict="not curated")
     fact = facts[-1]
+    said = curated_last(skill, ledger, store) if store is not None else None
+    kept = said.skill if said is not None else None
     return SkillSource(
         id=skill,
         name=fact.name,
@@ -163,10 +172,13 @@ def _source(skill: str, ledger: Ledger) -> SkillSource:
         verdict=fact.verdict,
         reason=fact.reason,
         message=fact.message,
+        licence_evidence=kept.licence.evidence if kept else "",
+        share_alike=kept.licence.share_alike if kept else False,
+        commit=kept.commit if kept else "",
     )
 
 
-def _why_candidate(ident: str, ledger: Ledger) -> Why:
+def _why_candidate(ident: str, ledger: Ledger, store: ArtifactStore | None) -> Why:
     fact = ledger.find(CandidateFact, candidate=ident)[-1]
     rejected = fact.verdict is Verdict.REJECTED
     return Why(
@@ -177,14 +189,15 @@ def _why_candidate(ident: str, ledger: Ledger) -> Why:
         reason=fact.reason,
         component="seed" if rejected else "",
         message=fact.message,
-        skills=tuple(_source(skill, ledger) for skill in (fact.first, fact.second)),
+        skills=tuple(_source(skill, ledger, store) for skill in (fact.first, fact.second)),
         ancestors=tuple(ledger.ancestors(ident)),
     )
 
 
-def _why_skill(ident: str, ledger: Ledger) -> Why:
-    source = _source(ident, ledger)
+def _why_skill(ident: str, ledger: Ledger, store: ArtifactStore | None) -> Why:
+    source = _source(ident, ledger, store)
     rejected = source.verdict == Verdict.REJECTED
+    said = curated_last(ident, ledger, store) if store is not None else None
     return Why(
         id=ident,
         kind="skill",
@@ -193,6 +206,7 @@ def _why_skill(ident: str, ledger: Ledger) -> Why:
         reason=source.reason,
         component="skill" if rejected else "",
         message=source.message,
+        evidence=said.rejection.evidence if said is not None and said.rejection else {},
         skills=(source,),
         ancestors=tuple(ledger.ancestors(ident)),
     )

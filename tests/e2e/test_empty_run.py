@@ -24,7 +24,7 @@ license: Proprietary. All rights reserved.
 # Private notes
 
 1. Read the table.
-2. Sum the notes by region.
+2. Sum the notes by region, and write the sums to a file, one line a region.
 """
 
 
@@ -35,7 +35,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     (skills / "private-notes").mkdir()
     (skills / "private-notes" / "SKILL.md").write_text(FORBIDDEN)
     for made in installation():
-        assert made.json("ingest", str(skills)) == {"new": 1, "total": 1}
+        assert made.json("ingest", str(skills))["outcomes"] == {"skill.licence": 1}
         yield made
 
 

@@ -21,7 +21,7 @@ from facet_dagster.adapters.docker_labels import OWNER, RUN, SUBJECT
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.memory_sandbox import MemorySandbox
 from facet_dagster.adapters.reap_on_start import reap_on_start
-from facet_dagster.ports import Reaped
+from facet_dagster.domain.trial import Reaped
 
 pytestmark = pytest.mark.docker
 BASE = "python:3.11-slim-bookworm"

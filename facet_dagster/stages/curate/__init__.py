@@ -8,59 +8,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from facet_dagster.domain.outcome import Rejection
-from facet_dagster.domain.skill import Curated, Family, RawSkill, Skill, describe
+from facet_dagster.domain.skill import Curated, RawSkill, Skill, describe
 from facet_dagster.ports import Embedder
-from facet_dagster.stages.curate import clean, dedup, family, licence
-from facet_dagster.stages.curate.parse import decode, parse
+from facet_dagster.stages.curate import dedup, family
+from facet_dagster.stages.curate.examine import Policy, examine, masked, take
 
-VERSION = "1"
+__all__ = ["DEFAULT", "VERSION", "Policy", "curate", "examine", "masked", "take"]
+
+VERSION = "2"
+DEFAULT = Policy()
 
 
-def curate(
-    raws: Sequence[tuple[RawSkill, bytes]],
-    *,
-    embedder: Embedder,
-    allowed_licences: frozenset[str] = licence.ALLOWED,
-    allow_unknown: bool = False,
-) -> list[Curated]:
+def curate(raws: Sequence[tuple[RawSkill, bytes]], *, embedder: Embedder, policy: Policy = DEFAULT) -> list[Curated]:
     """One Curated for each raw skill, in the same order. Duplicates are found among all that are given.
 
-    ``allow_unknown`` keeps skills that state no licence. Raises EmbedderError.
+    Raises EmbedderError.
     """
-    first = [_one(raw, data, allowed_licences, allow_unknown=allow_unknown) for raw, data in raws]
+    first = [examine(raw, data, policy) for raw, data in raws]
     unique = {skill.id: skill for skill in first if isinstance(skill, Skill)}
     doubles = dedup.duplicates(list(unique.values()))
     kept = [skill for skill in unique.values() if skill.id not in doubles]
     named = family.families([describe(s.name, s.description, s.body) for s in kept], embedder=embedder)
     final = {s.id: s.model_copy(update={"family": f}) for s, f in zip(kept, named, strict=True)}
     return [_curated(raw, found, final, doubles) for (raw, _), found in zip(raws, first, strict=True)]
-
-
-def _one(raw: RawSkill, data: bytes, allowed: frozenset[str], *, allow_unknown: bool) -> Skill | Rejection:
-    """The skill, with a family that is settled later, or why it is dropped."""
-    if found := clean.oversized(raw.size):
-        return found
-    text, damaged, notes = decode(data)
-    text, masked = clean.redact(text)
-    parsed = parse(text, slug=raw.slug, damaged=damaged, notes=[*notes, *masked])
-    if found := clean.check(parsed):
-        return found
-    terms = licence.find(parsed.matter, raw.licence_hint, allowed=allowed)
-    if found := licence.judge(terms, allow_unknown=allow_unknown):
-        return found
-    return Skill(
-        id=raw.id,
-        name=parsed.name,
-        title=parsed.title,
-        description=parsed.description,
-        body=parsed.body,
-        family=Family.AI,
-        licence=terms,
-        source=raw.source,
-        origin=raw.origin,
-        notes=parsed.notes,
-        facts=raw.facts,
-    )
 
 
 def _curated(

@@ -13,15 +13,18 @@ from facet_dagster.stages.curate.context import Context
 from facet_dagster.stages.curate.parse import Parsed
 from facet_dagster.stages.curate.patterns import (
     ARCHIVE,
+    ASSIGNED_SECRET,
     EMAIL,
     INJECTION,
     KNOWN_HOSTS,
     LURE,
     NAMED_SECRET,
     PIPE,
+    PIPED,
     PLACEHOLDER,
     PRIVATE_NEED,
     PRIVATE_URL,
+    QUOTED_VALUE,
     SECRETS,
     UNSAFE,
 )
@@ -34,13 +37,26 @@ PRIVATE_MENTIONS = 3
 def redact(text: str) -> tuple[str, list[str]]:
     """``text`` with credentials and e-mail addresses masked, and notes that say so."""
     secrets = 0
-    for pattern in SECRETS:
-        text, count = pattern.subn(lambda match: f"{match[1] if match.re.groups else ''}REDACTED", text)
-        secrets += count
-    masked = NAMED_SECRET.sub(_named, text)
+    for sought in SECRETS:
+        if sought.possible(text, text):
+            text, count = sought.pattern.subn(lambda match: f"{match[1] if match.re.groups else ''}REDACTED", text)
+            secrets += count
+    masked = NAMED_SECRET.sub(_named, text) if QUOTED_VALUE.search(text) else text
+    if ASSIGNED_SECRET.possible(masked, masked):
+        masked = ASSIGNED_SECRET.pattern.sub(_named, masked)
     secrets += masked != text
-    text, addresses = EMAIL.subn("someone@example.com", masked) if "@" in masked else (masked, 0)
+    text, addresses = _addresses(masked) if "@" in masked else (masked, 0)
     return text, [note for note, count in (("secret masked", secrets), ("address masked", addresses)) if count]
+
+
+def _addresses(text: str) -> tuple[str, int]:
+    """``text`` with its e-mail addresses masked, and how many: line by line, since few lines hold any."""
+    lines, count = text.split("\n"), 0
+    for number, line in enumerate(lines):
+        if "@" in line:
+            lines[number], found = EMAIL.subn("someone@example.com", line)
+            count += found
+    return "\n".join(lines), count
 
 
 def _named(match: re.Match[str]) -> str:
@@ -67,17 +83,27 @@ def _form(parsed: Parsed) -> Rejection | None:
         return reject(Reason.SKILL_EMPTY, "The file is empty.")
     if not parsed.headed:
         return reject(Reason.SKILL_NO_TITLE, "There is neither front matter nor a heading, so nothing names the skill.")
-    head, *rest = parsed.body.split("<!--")  # a regular expression would be quadratic in unclosed comments
-    prose = head + "".join(part.partition("-->")[2] for part in rest)
-    prose = "\n".join(line for line in prose.split("\n") if not line.lstrip().startswith("#"))
-    dense = re.sub(r"\s+", "", prose)
-    weight = len(dense) + len(re.findall("[\u2e80-\uffef]", dense))  # such a character says as much as two letters
+    weight = _weight(parsed.body)
     if weight < LEAST_BODY:
         return reject(
             Reason.SKILL_EMPTY,
             f"Below its headings the body has {weight} characters; at least {LEAST_BODY} are needed.",
         )
     return None
+
+
+def _weight(body: str) -> int:
+    """Characters below the headings, comments left out; counted only until there are enough."""
+    head, *rest = body.split("<!--")  # a regular expression would be quadratic in unclosed comments
+    prose = head + "".join(part.partition("-->")[2] for part in rest)
+    weight = 0
+    for line in prose.split("\n"):
+        if not line.lstrip().startswith("#"):
+            dense = re.sub(r"\s+", "", line)
+            weight += len(dense) + len(re.findall("[\u2e80-\uffef]", dense))  # such a character says as much as two
+        if weight >= LEAST_BODY:
+            break
+    return weight
 
 
 def _unreadable(parsed: Parsed) -> str:
@@ -99,7 +125,7 @@ def _danger(parsed: Parsed) -> Rejection | None:
         what, line = hit
         return reject(Reason.SKILL_UNSAFE, f"The skill {what}.", line=line)
     for pattern in INJECTION:
-        for match in pattern.finditer(context.text):
+        for match in pattern.finditer(context.text, context.folded):
             if not context.excused_words(match):
                 line = context.line(match)
                 return reject(Reason.SKILL_INJECTION, "The text gives orders to the model that reads it.", line=line)
@@ -108,14 +134,14 @@ def _danger(parsed: Parsed) -> Rejection | None:
 
 def _unsafe(context: Context) -> tuple[str, str] | None:
     text = context.text
-    for match in ARCHIVE.finditer(text) if re.search("(?i)pass", text) else ():
+    for match in ARCHIVE.finditer(text, context.folded):
         if LURE.search(context.paragraph(match)) and not (context.quoted(match) and context.warned(match)):
             return "has the reader run a download from a password-protected archive", context.line(match)
     for what, pattern in UNSAFE:
-        for match in pattern.finditer(text):
+        for match in pattern.finditer(text, context.folded):
             if not context.excused_command(match):
                 return what, context.line(match)
-    for match in PIPE.finditer(text) if re.search(r"\||sh\b", text) else ():
+    for match in PIPE.finditer(text, context.folded) if PIPED.search(context.folded) else ():
         host = (match["host"] or match["host2"] or match["host3"]).lower()
         if not _known(host) and not context.excused_command(match):
             return f"pipes a download from {host} into a shell", context.line(match)
@@ -127,7 +153,7 @@ def _known(host: str) -> bool:
 
 
 def _private(context: Context) -> Rejection | None:
-    hosts = [match["host"].lower() for match in PRIVATE_URL.finditer(context.text)]
+    hosts = [match["host"].lower() for match in PRIVATE_URL.finditer(context.text, context.folded)]
     first = max(set(hosts), key=lambda host: (hosts.count(host), host), default="")
     # One mention of each of several hosts is an example; the same host again is where the skill works.
     needed = len(hosts) >= PRIVATE_MENTIONS or hosts.count(first) > 1
@@ -137,7 +163,7 @@ def _private(context: Context) -> Rejection | None:
             f"It works only where private hosts answer ({first} and others, {len(hosts)} mentions).",
             hosts=sorted(set(hosts))[:5],
         )
-    for match in PRIVATE_NEED.finditer(context.text):
+    for match in PRIVATE_NEED.finditer(context.text, context.folded):
         if not context.quoted(match):
             return reject(Reason.SKILL_PRIVATE_NETWORK, "It needs a company network or VPN.", line=context.line(match))
     return None

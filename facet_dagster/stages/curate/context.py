@@ -26,6 +26,7 @@ class Context:
 
     def __init__(self, parsed: Parsed) -> None:
         self.text = parsed.text
+        self.folded = parsed.text.casefold()
         self.about_security = bool(SECURITY.search(f"{parsed.name} {parsed.title} {parsed.description}"))
 
     def line(self, match: re.Match[str]) -> str:

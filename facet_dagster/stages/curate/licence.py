@@ -18,10 +18,14 @@ ALLOWED = frozenset(
         "BSD-3-Clause",
         "CC0-1.0",
         "CC-BY-4.0",
+        "CC-BY-3.0",
+        "CC-BY-SA-4.0",
+        "CC-BY-SA-3.0",
         "ISC",
         "Unlicense",
     }
 )
+SHARE_ALIKE = ("CC-BY-SA-", "GPL-", "AGPL-", "LGPL-", "MPL-")
 UNKNOWN = "NOASSERTION"
 PROPRIETARY = "LicenseRef-Proprietary"
 
@@ -36,9 +40,9 @@ _FORMS: tuple[tuple[str, str], ...] = (
     (r"gnu general public|\bgpl", "GPL-3.0"),
     (r"mozilla public|\bmpl", "MPL-2.0"),
     (r"business source|\bbusl|\bbsl[ -]?1\.1|elastic license|\bsspl", "LicenseRef-SourceAvailable"),
-    (r"\bcc[ -]?by[ -]?sa|sharealike|share-alike", "CC-BY-SA-4.0"),
+    (r"\bcc[ -]?by[ -]?sa|sharealike|share-alike", "CC-BY-SA-{version}"),
     (r"\bcc[ -]?0|public domain dedication|creative commons zero", "CC0-1.0"),
-    (r"\bcc[ -]?by\b|creative commons attribution", "CC-BY-4.0"),
+    (r"\bcc[ -]?by\b|creative commons attribution", "CC-BY-{version}"),
     (r"mit[ -]?0|mit no attribution", "MIT-0"),
     (r"apache", "Apache-2.0"),
     (r"\bbsd[ -]?2|simplified bsd|bsd 2-clause", "BSD-2-Clause"),
@@ -52,7 +56,11 @@ _FORMS: tuple[tuple[str, str], ...] = (
 def normalise(text: str) -> str:
     """SPDX identifier of a licence's name or first lines; empty when it says nothing recognisable."""
     plain = " ".join(text.lower().split())
-    return next((spdx for pattern, spdx in _FORMS if re.search(pattern, plain)), "")
+    spdx = next((spdx for pattern, spdx in _FORMS if re.search(pattern, plain)), "")
+    if "{version}" not in spdx:
+        return spdx
+    stated = re.search(r"\b([1-4])\.([05])\b", plain)
+    return spdx.format(version=stated[0] if stated else "4.0")
 
 
 def find(matter: Mapping[str, Any], hint: str, *, allowed: frozenset[str] = ALLOWED) -> Licence:
@@ -61,15 +69,14 @@ def find(matter: Mapping[str, Any], hint: str, *, allowed: frozenset[str] = ALLO
         choices = re.split(r"(?i)\s+or\s+|\s*/\s*(?=[A-Z])", text) if len(text) < 60 else [text]
         names = [name for choice in choices if (name := normalise(choice))]
         if names:
-            spdx = next((name for name in names if _allowed(name, allowed)), names[0])
-            ok = _allowed(spdx, allowed)
-            return Licence(spdx=spdx, allowed=ok, share_alike=spdx.startswith("CC-BY-SA"), evidence=evidence)
+            spdx = next((name for name in names if name in allowed), names[0])
+            return Licence(spdx=spdx, allowed=spdx in allowed, share_alike=share_alike(spdx), evidence=evidence)
     return Licence(spdx=UNKNOWN, allowed=False, evidence="nothing states a licence")
 
 
-def _allowed(spdx: str, allowed: frozenset[str]) -> bool:
-    """Share-alike is allowed: what is made from such a skill carries the flag."""
-    return spdx in allowed or spdx.startswith("CC-BY-SA")
+def share_alike(spdx: str) -> bool:
+    """Whether what is made from such a skill must be shared under the same licence."""
+    return spdx.startswith(SHARE_ALIKE)
 
 
 def _evidence(matter: Mapping[str, Any], hint: str) -> Iterator[tuple[str, str]]:

@@ -17,14 +17,15 @@ _LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 def read_yaml(header: str) -> tuple[dict[str, Any], list[str]]:
     """The mapping in ``header``, or an empty one where YAML cannot read it, and notes.
 
-    Aliases are refused, so nothing can expand; so are headers over 64 KiB or nested over 30 deep.
+    Aliases are refused, so nothing can expand; so are headers over 64 KiB or nested over 30 deep. Anchors and tags
+    are refused because nobody means them: they would swallow the first word of a text.
     """
     if len(header) > CAP:
         return {}, ["front matter over 64 KiB"]
     text = header.replace("\t", "  ")
     try:
         if not _bounded(text):
-            return {}, ["front matter uses aliases or nests too deep"]
+            return {}, ["front matter uses aliases or tags, or nests too deep"]
         value = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a loader that builds texts, lists and mappings only
     except (yaml.YAMLError, ValueError, RecursionError, TypeError):
         return {}, ["front matter is not valid YAML"]
@@ -39,7 +40,9 @@ def read_yaml(header: str) -> tuple[dict[str, Any], list[str]]:
 def _bounded(text: str) -> bool:
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
-        if isinstance(event, yaml.AliasEvent):
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            return False
+        if isinstance(event, yaml.ScalarEvent) and event.tag is not None:
             return False
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1

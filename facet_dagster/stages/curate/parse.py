@@ -20,7 +20,12 @@ KEY = re.compile(r"^(?:#+ )?(?:name|description|slug|title|summary)\s*:", re.IGN
 WRAPPERS = {"", "markdown", "md", "mdx", "yaml", "yml", "skill", "prompt", "chatagent", "text", "txt"}
 HIDDEN = re.compile("[\u200b\u2060\ufeff\u00ad\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+# UTF-8 that somebody read as Latin-1, Windows-1252 or Mac Roman, or that was lost already.
+MOJIBAKE = re.compile(
+    "\u00c3[\u0080-\u00bf]|\u00e2\u20ac|\u201a\u00c4|\u00f0\u0178|[\u0080-\u0084\u0086-\u009f]|\ufffd"
+)
 MOST_HEADER_LINES = 400
+NAME, DESCRIPTION = 120, 1024
 
 
 @dataclass(frozen=True)
@@ -52,10 +57,15 @@ def parse(text: str, *, slug: str = "", damaged: float = 0.0, notes: Sequence[st
         more = [*more, "name missing"]
     if not _line(matter.get("description")):
         more = [*more, "description missing"]
+    more += [
+        f"{what} cut"
+        for what, text, most in (("name", given, NAME), ("description", description, DESCRIPTION))
+        if len(text) > most
+    ]
     return Parsed(
-        name=(given or slug or title)[:120],
+        name=(given or slug or title)[:NAME],
         title=(title or _line(matter.get("title") or matter.get("displayName")) or given or slug or some)[:200],
-        description=description[:1024],
+        description=description[:DESCRIPTION],
         body=body.strip("\n"),
         text=text,
         matter=matter,
@@ -75,6 +85,8 @@ def decode(data: bytes) -> tuple[str, float, list[str]]:
     if CONTROL.search(text):
         notes.append("control characters removed")
         text = CONTROL.sub("", text)
+    if MOJIBAKE.search(text):
+        notes.append("wrongly decoded characters left")
     if HIDDEN.search(text):
         notes.append("hidden characters removed")
         text = HIDDEN.sub("", text)
@@ -191,6 +203,7 @@ def _fenced(lines: list[str], start: int) -> tuple[str | None, str, list[str]]:
     end = next((n for n in range(start + 1, min(len(lines), start + MOST_HEADER_LINES)) if FENCE.match(lines[n])), None)
     title = next((n for n in range(start + 1, len(lines)) if HEADING.match(lines[n]) and not KEY.match(lines[n])), None)
     if end is not None and not (title is not None and title < end and _prose_follows(lines[title + 1 : end])):
+        notes = notes or ([] if lines[end] == "---" else ["odd fence"])
         return "\n".join(lines[start + 1 : end]), "\n".join(lines[end + 1 :]), notes
     if title is None:
         title = next((n for n in range(start + 1, len(lines)) if not lines[n].strip()), len(lines))
@@ -216,7 +229,7 @@ def headings(body: str) -> Iterator[tuple[int, str]]:
                 yield len(text) - len(text.lstrip("#")), _line(text.strip("#"))
             elif re.match(r"^(?:={3,}|-{3,})\s*$", line) and re.match(r"^\w", previous) and line[0] == "=":
                 yield 1, _line(previous)
-            elif tag := re.search(r"<h([1-3])[^>]*>([^<]+)", line, re.IGNORECASE):
+            elif tag := re.search(r"<h([1-3])[^<>]*>([^<]+)", line, re.IGNORECASE):
                 yield int(tag[1]), _line(tag[2])
         previous = line
 

@@ -181,6 +181,7 @@ def task_toml(
             "task_family": scenario.references.family.value,
             "solution_seconds": limits.solution_seconds,
             **({"certificate": level, "certificate_file": CERTIFICATE} if level else {}),
+            **({"share_alike": True} if any(skill.licence.share_alike for skill in skills) else {}),
             "skills": [_credit(skill) for skill in skills],
         },
         "environment": {
@@ -221,12 +222,17 @@ def _collect(draft: Draft) -> list[dict[str, object]]:
     ]
 
 
-def _credit(skill: Skill) -> dict[str, str]:
+def _credit(skill: Skill) -> dict[str, object]:
+    """Whose work the task is made from, and what says that it may be."""
+    licence = skill.licence
     return {
         "id": skill.id,
         "name": _plain(skill.name),
-        "licence": skill.licence.spdx,
+        "licence": licence.spdx,
+        "licence_evidence": _plain(licence.evidence),
+        **({"share_alike": True} if licence.share_alike else {}),
         "origin": _plain(skill.origin),
+        **({"commit": _plain(skill.commit)} if skill.commit else {}),
     }
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from facet_dagster.adapters.memory_sandbox import Exec, MemorySandbox, ended
 from facet_dagster.domain.archive import unpack
-from facet_dagster.domain.trial import End, ExecResult, Limits
+from facet_dagster.domain.trial import End, ExecResult, Limits, Reaped
 from facet_dagster.errors import SandboxError, SessionOver
-from facet_dagster.ports import BuildContext, BuildFailed, Built, Reaped, Run
+from facet_dagster.ports import BuildContext, BuildFailed, Built, Run
 
 BASE = "python:3.11-slim-bookworm"
 

@@ -12,7 +12,7 @@ from facet_dagster.domain.ids import digest
 from facet_dagster.domain.skill import Curated, Family, RawSkill, describe
 from facet_dagster.settings import ROOT
 from facet_dagster.stages.collect import collect
-from facet_dagster.stages.curate import curate
+from facet_dagster.stages.curate import Policy, curate
 from facet_dagster.stages.curate.family import DESCRIPTIONS, families
 from facet_dagster.stages.index import index, index_text
 
@@ -38,7 +38,7 @@ def raw(ident: str, text: str, *, slug: str = "tide") -> tuple[RawSkill, bytes]:
 
 
 def run(*raws: tuple[RawSkill, bytes], allow_unknown: bool = False) -> list[Curated]:
-    return curate(raws, embedder=HashEmbedder(), allow_unknown=allow_unknown)
+    return curate(raws, embedder=HashEmbedder(), policy=Policy(unknown_licence=allow_unknown))
 
 
 @pytest.fixture(scope="module")

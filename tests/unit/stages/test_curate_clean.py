@@ -100,6 +100,11 @@ SECRETS = [
     "sk-" + "aB3dE6gH9jK2mN5pQ8sT",
     "xoxb-" + "12345678901-abcdefgh",
     "AIza" + "Sy0" * 11 + "ab",
+    "sk_live_" + "a1B2" * 6,
+    "hf_" + "aB" * 17,
+    "npm_" + "a1B2" * 9,
+    "SG." + "a1B2" * 5 + "." + "c3D4" * 8,
+    "123456789:AA" + "a1B2" * 8,
     "eyJ" + "hbGciOiJIUzI1NiJ9" + ".eyJ" + "zdWIiOiIxMjMifQabc" + "." + "c2lnbmF0dXJlMTIz",
     "-----BEGIN RSA PRIVATE KEY-----\n" + "QUJD" * 10 + "\n-----END RSA PRIVATE KEY-----",
 ]
@@ -118,6 +123,24 @@ def test_a_named_secret_is_masked_and_a_placeholder_is_not() -> None:
     assert notes == ["secret masked"]
 
 
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("export GAUGE_API_KEY=q7Wm2Xc9Vb4Nz6Lk8Jh3Pd5R", "export GAUGE_API_KEY=REDACTED"),
+        ("curl -H 'Authorization: Bearer q7Wm2Xc9Vb4Nz6Lk8Jh3Pd5R'", "curl -H 'Authorization: Bearer REDACTED'"),
+        (
+            "https://hooks.slack.com/services/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",
+            "https://hooks.slack.com/services/REDACTED",
+        ),
+        ("export GAUGE_API_KEY=your-key-goes-here-000000001", "export GAUGE_API_KEY=your-key-goes-here-000000001"),
+        ("GAUGE_TOKEN=$(cat /run/secrets/gauge-token-1)", "GAUGE_TOKEN=$(cat /run/secrets/gauge-token-1)"),
+        ("Bearer authentication-with-a-token", "Bearer authentication-with-a-token"),
+    ],
+)
+def test_assigned_secrets_are_masked_and_placeholders_are_not(text: str, masked: str) -> None:
+    assert clean.redact(text)[0] == masked
+
+
 def test_the_password_in_a_url_is_masked() -> None:
     assert clean.redact("postgres://bob:hunter22@db/x")[0] == "postgres://bob:REDACTED@db/x"
 
@@ -126,6 +149,12 @@ def test_the_password_in_a_url_is_masked() -> None:
     ("text", "masked"),
     [
         ("write to anna@harbour.org now", "write to someone@example.com now"),
+        (
+            "anna@harbour.org (Anna), or anna@harbour.org: she",
+            "someone@example.com (Anna), or someone@example.com: she",
+        ),
+        ("scp tides anna@harbour.org:/data", "scp tides anna@harbour.org:/data"),
+        ("@app.get(x@app.route(1))", "@app.get(x@app.route(1))"),
         ("write to bert@example.com now", "write to bert@example.com now"),
         ("clone git@github.com:a/b.git", "clone git@github.com:a/b.git"),
         ("npm i pkg@1.2.3", "npm i pkg@1.2.3"),
@@ -136,7 +165,16 @@ def test_addresses_are_masked_and_remotes_are_not(text: str, masked: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["a" * 200_000, "<!--" * 40_000, "`" * 100_000, "curl " * 40_000, "x@" * 80_000, "http://10." * 20_000]
+    "text",
+    [
+        "a" * 200_000,
+        "<!--" * 40_000,
+        "`" * 100_000,
+        "curl " * 40_000,
+        "x@" * 80_000,
+        "http://10." * 20_000,
+        "<h1" * 80_000,
+    ],
 )
 def test_hostile_repetition_is_read_to_the_end(text: str) -> None:
     masked, _ = clean.redact(f"# T\n{text}")

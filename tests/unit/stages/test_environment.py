@@ -14,10 +14,10 @@ from facet_dagster.domain.archive import pack
 from facet_dagster.domain.environment import E0, Environment, EnvironmentRepairReply
 from facet_dagster.domain.facts import AttemptFact
 from facet_dagster.domain.outcome import Component, Reason
-from facet_dagster.domain.trial import Limits
+from facet_dagster.domain.trial import ImageInfo, Limits, Reaped
 from facet_dagster.errors import MalformedReply, SandboxError
 from facet_dagster.funnel import Outcome
-from facet_dagster.ports import BuildContext, BuildFailed, Built, ImageInfo, Reaped, Run, RunOutcome, Session
+from facet_dagster.ports import BuildContext, BuildFailed, Built, Run, RunOutcome, Session
 from facet_dagster.prompts import render
 from facet_dagster.stages.environment import apply_repair, capture, first_build, realise, rebuild
 from tests.unit.stages.sample_scenario import OUTPUT, SEED, scenario

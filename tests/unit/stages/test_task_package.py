@@ -9,7 +9,7 @@ import pytest
 
 from facet_dagster.domain.archive import EPOCH, Member, pack_members, unpack
 from facet_dagster.domain.ids import digest
-from facet_dagster.domain.skill import Family
+from facet_dagster.domain.skill import Family, Licence
 from facet_dagster.stages.task.package import (
     FILE_CAP,
     Package,
@@ -72,6 +72,7 @@ def test_task_toml_states_what_harbor_needs() -> None:
     assert table["metadata"]["certificate"] == "basic"
     assert table["metadata"]["families"] == ["data", "documents"]
     assert [s["licence"] for s in table["metadata"]["skills"]] == ["MIT", "MIT"]
+    assert "share_alike" not in table["metadata"]
 
 
 def test_limits_of_the_trials_stand_in_task_toml() -> None:
@@ -92,6 +93,19 @@ def test_untrusted_names_stay_values(name: str) -> None:
     assert table["agent"]["user"] == "agent"
     assert set(table) == {"schema_version", "artifacts", "task", "metadata", "environment", "agent", "verifier"}
     assert len(table["metadata"]["skills"][0]["name"]) <= 300
+
+
+def test_task_toml_credits_each_skill_with_the_evidence_of_its_licence() -> None:
+    first, second = example.SKILLS
+    alike = Licence(spdx="CC-BY-SA-4.0", allowed=True, share_alike=True, evidence="front matter")
+    skill = first.model_copy(update={"licence": alike, "commit": "c" * 40})
+    metadata = tomllib.loads(package(skills=[skill, second]).files["task.toml"].decode())["metadata"]
+    assert metadata["share_alike"] is True
+    one, two = metadata["skills"]
+    assert (one["licence"], one["licence_evidence"], one["share_alike"]) == ("CC-BY-SA-4.0", "front matter", True)
+    assert one["commit"] == "c" * 40
+    assert two["licence_evidence"] == second.licence.evidence
+    assert not {"share_alike", "commit"} & set(two)
 
 
 def test_dockerfiles_come_from_the_public_base() -> None:
