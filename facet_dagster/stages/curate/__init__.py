@@ -5,70 +5,51 @@ A skill that is dropped is a row with a reason, never an exception.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from facet_dagster.domain.outcome import Rejection
-from facet_dagster.domain.skill import Curated, Family, RawSkill, Skill, describe
+from facet_dagster.domain.skill import BucketDecisions, Curated, RawSkill, Skill, describe
 from facet_dagster.ports import Embedder
-from facet_dagster.stages.curate import clean, dedup, family, licence
-from facet_dagster.stages.curate.parse import decode, parse
+from facet_dagster.stages.curate import dedup, family
+from facet_dagster.stages.curate.examine import Policy, examine
 
-VERSION = "1"
+__all__ = ["VERSION", "Policy", "classify", "conclude", "curate", "examine"]
+
+VERSION = "2"
 
 
-def curate(
-    raws: Sequence[tuple[RawSkill, bytes]],
-    *,
-    embedder: Embedder,
-    allowed_licences: frozenset[str] = licence.ALLOWED,
-    allow_unknown: bool = False,
-) -> list[Curated]:
+def curate(raws: Sequence[tuple[RawSkill, bytes]], *, embedder: Embedder, policy: Policy = Policy()) -> list[Curated]:
     """One Curated for each raw skill, in the same order. Duplicates are found among all that are given.
 
-    ``allow_unknown`` keeps skills that state no licence. Raises EmbedderError.
+    Raises EmbedderError.
     """
-    first = [_one(raw, data, allowed_licences, allow_unknown=allow_unknown) for raw, data in raws]
-    unique = {skill.id: skill for skill in first if isinstance(skill, Skill)}
-    doubles = dedup.duplicates(list(unique.values()))
-    kept = [skill for skill in unique.values() if skill.id not in doubles]
-    named = family.families([describe(s.name, s.description, s.body) for s in kept], embedder=embedder)
-    final = {s.id: s.model_copy(update={"family": f}) for s, f in zip(kept, named, strict=True)}
-    return [_curated(raw, found, final, doubles) for (raw, _), found in zip(raws, first, strict=True)]
+    first = {raw.id: examine(raw, data, policy) for raw, data in raws}
+    passed = [found for found in first.values() if isinstance(found, Skill)]
+    decisions = BucketDecisions(duplicates=dedup.duplicates(passed))
+    return conclude([(raw.id, raw.origin, first[raw.id]) for raw, _ in raws], decisions, embedder=embedder)
 
 
-def _one(raw: RawSkill, data: bytes, allowed: frozenset[str], *, allow_unknown: bool) -> Skill | Rejection:
-    """The skill, with a family that is settled later, or why it is dropped."""
-    if found := clean.oversized(raw.size):
-        return found
-    text, damaged, notes = decode(data)
-    text, masked = clean.redact(text)
-    parsed = parse(text, slug=raw.slug, damaged=damaged, notes=[*notes, *masked])
-    if found := clean.check(parsed):
-        return found
-    terms = licence.find(parsed.matter, raw.licence_hint, allowed=allowed)
-    if found := licence.judge(terms, allow_unknown=allow_unknown):
-        return found
-    return Skill(
-        id=raw.id,
-        name=parsed.name,
-        title=parsed.title,
-        description=parsed.description,
-        body=parsed.body,
-        family=Family.AI,
-        licence=terms,
-        source=raw.source,
-        origin=raw.origin,
-        notes=parsed.notes,
-        facts=raw.facts,
-    )
+def conclude(
+    rows: Iterable[tuple[str, str, Skill | Rejection]], decisions: BucketDecisions, *, embedder: Embedder
+) -> list[Curated]:
+    """One Curated for each (id, origin, what ``examine`` said), in the same order. Raises EmbedderError."""
+    rows = list(rows)
+    kept = [s for _, _, s in rows if isinstance(s, Skill) and s.id not in decisions.duplicates]
+    final = {skill.id: skill for skill in classify(kept, embedder=embedder)}
+    return [_curated(ident, origin, found, final, decisions) for ident, origin, found in rows]
+
+
+def classify(skills: Sequence[Skill], *, embedder: Embedder) -> list[Skill]:
+    """The skills with their families, in the same order. Raises EmbedderError."""
+    named = family.families([describe(s.name, s.description, s.body) for s in skills], embedder=embedder)
+    return [skill.model_copy(update={"family": name}) for skill, name in zip(skills, named, strict=True)]
 
 
 def _curated(
-    raw: RawSkill, found: Skill | Rejection, final: dict[str, Skill], doubles: dict[str, dedup.Duplicate]
+    ident: str, origin: str, found: Skill | Rejection, final: Mapping[str, Skill], decisions: BucketDecisions
 ) -> Curated:
     if isinstance(found, Rejection):
-        return Curated(id=raw.id, origin=raw.origin, rejection=found)
-    if raw.id in doubles:
-        of, why = doubles[raw.id]
-        return Curated(id=raw.id, origin=raw.origin, rejection=why, duplicate_of=of)
-    return Curated(id=raw.id, origin=raw.origin, skill=final[raw.id])
+        return Curated(id=ident, origin=origin, rejection=found)
+    if double := decisions.duplicates.get(ident):
+        return Curated(id=ident, origin=origin, rejection=dedup.rejection(double), duplicate_of=double.of)
+    return Curated(id=ident, origin=origin, skill=final[ident], alike=decisions.alike.get(ident))
