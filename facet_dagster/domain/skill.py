@@ -79,7 +79,7 @@ class Duplicate(Value):
 
 
 class Alike(Value):
-    """A kept skill of nearly the same meaning (``cosine`` of what both are compared by): a remark, nothing is dropped."""
+    """A kept skill of nearly the same meaning : a remark, nothing is dropped. ``cosine`` is of what both are compared by."""
 
     to: str
     cosine: float

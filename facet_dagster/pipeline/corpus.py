@@ -57,7 +57,7 @@ def withdraw(ids: Iterable[str], ledger: Ledger, *, present: bool = False) -> in
 
 def skill_ids(ledger: Ledger) -> list[str]:
     """Every skill of the corpus, in the order of arrival."""
-    there = {skill: present for skill, present in ledger.values(PresenceFact, "skill", "present")}
+    there: dict[str, bool] = dict(ledger.values(PresenceFact, "skill", "present"))
     return [skill for (skill,) in ledger.values(RawSkillFact, "skill") if there.get(skill, True)]
 
 
@@ -89,7 +89,7 @@ def _decided(ledger: Ledger) -> dict[str, tuple[int, str, str, str]]:
 
 
 def decide(settings: Settings, *, ledger: Ledger, store: ArtifactStore, embedder: Embedder) -> None:
-    """Read what is new and decide about duplicates again, unless the decisions stand. Two processes wait for each other.
+    """Read what is new and decide about duplicates again, unless the decisions stand. Processes wait for each other.
 
     Raises LedgerError, EmbedderError.
     """
@@ -144,7 +144,7 @@ def _find(readings: Readings, ids: Sequence[str], embedder: Embedder) -> dict[st
 
 
 def _alike(kept: pl.DataFrame, embedder: Embedder, path: Path) -> dict[str, Alike]:
-    """Skill -> the nearest one that came before it, where that is nearer than 0.95. What was compared is kept in ``path``."""
+    """Skill -> the nearest one before it, where that is at least 0.95 near. What was compared is kept in ``path``."""
     ids = kept["id"].to_list()
     there = set(ids)
     old = {ident: (to, cosine) for ident, to, cosine in _load(path, NEAREST).iter_rows() if to is None or to in there}

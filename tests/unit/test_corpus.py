@@ -19,7 +19,7 @@ from facet_dagster.pipeline.graph import skill_stages
 from facet_dagster.ports import Point, Vectors
 from facet_dagster.settings import Settings
 
-WORDS = "gauge tide harbour level crane ledger wagon signal lantern barrel anchor meter chart rope cargo mast".split()
+WORDS = ["gauge", "tide", "harbour", "level", "crane", "ledger", "wagon", "signal", "lantern", "barrel", "anchor"]
 
 
 class Counting(HashEmbedder):

@@ -16,9 +16,10 @@ from facet_dagster.stages.curate.examine import Policy, examine
 __all__ = ["VERSION", "Policy", "classify", "conclude", "curate", "examine"]
 
 VERSION = "2"
+DEFAULT = Policy()
 
 
-def curate(raws: Sequence[tuple[RawSkill, bytes]], *, embedder: Embedder, policy: Policy = Policy()) -> list[Curated]:
+def curate(raws: Sequence[tuple[RawSkill, bytes]], *, embedder: Embedder, policy: Policy = DEFAULT) -> list[Curated]:
     """One Curated for each raw skill, in the same order. Duplicates are found among all that are given.
 
     Raises EmbedderError.

@@ -29,7 +29,7 @@ Shingles = NDArray[np.uint64]
 
 
 class Mark(NamedTuple):
-    """``body`` is the hash of the normalised words (16 bytes), ``rank`` 0 (best sourced) to 7, ``signature`` 504 bytes."""
+    """``body``: hash of the normalised words (16 bytes); ``rank``: 0 (best sourced) to 7; ``signature``: 504 bytes."""
 
     body: bytes
     rank: int

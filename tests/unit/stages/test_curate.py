@@ -12,7 +12,7 @@ from facet_dagster.domain.ids import digest
 from facet_dagster.domain.skill import Curated, Family, RawSkill, describe
 from facet_dagster.settings import ROOT
 from facet_dagster.stages.collect import collect
-from facet_dagster.stages.curate import Policy, curate
+from facet_dagster.stages.curate import DEFAULT, Policy, curate
 from facet_dagster.stages.curate.family import DESCRIPTIONS, families
 from facet_dagster.stages.index import entries, index, index_text
 
@@ -37,7 +37,7 @@ def raw(ident: str, text: str, *, slug: str = "tide") -> tuple[RawSkill, bytes]:
     return RawSkill(id=ident, source="folder", origin=ident, slug=slug, text=digest(data), size=len(data)), data
 
 
-def run(*raws: tuple[RawSkill, bytes], policy: Policy = Policy()) -> list[Curated]:
+def run(*raws: tuple[RawSkill, bytes], policy: Policy = DEFAULT) -> list[Curated]:
     return curate(raws, embedder=HashEmbedder(), policy=policy)
 
 
