@@ -194,7 +194,7 @@ class QdrantEdgeVectorStore:
             if not isinstance(error, Exception) and type(error).__name__ != PANIC:
                 raise
             raise VectorStoreError(
-                f"Cannot {what} the vector store {self._path}: {error}. It can be filled again from the cached vectors: "
+                f"Cannot {what} the vector store {self._path}: {error}. It can be filled again from cached vectors: "
                 "delete that folder and run again."
             ) from error
 

@@ -79,7 +79,7 @@ class Duplicate(Value):
 
 
 class Alike(Value):
-    """A kept skill of nearly the same meaning : a remark, nothing is dropped. ``cosine`` is of what both are compared by."""
+    """A kept skill of nearly the same meaning (``cosine`` of their texts): a remark, nothing is dropped."""
 
     to: str
     cosine: float

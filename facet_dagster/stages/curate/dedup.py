@@ -95,10 +95,10 @@ def _near(
 
 def _shared_bands(values: NDArray[np.uint32]) -> dict[int, list[int]]:
     """Row -> the codes of those of its LSH bands in which another row agrees with it."""
-    codes = np.zeros((len(values), BANDS), dtype=np.uint64) + np.arange(1, BANDS + 1, dtype=np.uint64)
+    codes: NDArray[np.uint64] = np.tile(np.arange(1, BANDS + 1, dtype=np.uint64), (len(values), 1))
     for column in range(ROWS):
-        codes = (codes + values[:, column::ROWS][:, :BANDS].astype(np.uint64)) * _ODD
-        codes ^= codes >> np.uint64(29)
+        codes = (codes + values[:, column::ROWS].astype(np.uint64)) * _ODD
+        codes = codes ^ (codes >> np.uint64(29))
     rows = pl.DataFrame({"code": codes.ravel(), "row": np.repeat(np.arange(len(values), dtype=np.uint32), BANDS)})
     several = rows.group_by("code").len().filter(pl.col("len") > 1).select("code")
     groups = rows.join(several, on="code").group_by("row").agg("code")

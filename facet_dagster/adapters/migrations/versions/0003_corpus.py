@@ -23,7 +23,7 @@ def upgrade() -> None:
     op.create_index(op.f("decisions_bucket_idx"), "decisions", ["bucket"], unique=False)
 
 
-def _common() -> list[sa.Column[object]]:
+def _common() -> list[sa.schema.SchemaItem]:
     return [sa.Column("id", sa.Text(), nullable=False), sa.Column("round", sa.BigInteger(), nullable=False)]
 
 
