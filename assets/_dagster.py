@@ -86,11 +86,13 @@ def fan_out(
     links: Links = no_links,
     llm: LLM | None = None,
     sandbox: Sandbox | None = None,
+    summary: Callable[[Sequence[StageResult]], Mapping[str, dg.MetadataValue]] | None = None,
 ) -> Iterator[dg.Output[None]]:
     """Settle every partition of the run and log it. Raises dg.Failure when some hit infrastructure trouble.
 
     It yields nothing: an output would materialize the whole range, good or bad. When the run is cancelled,
-    ``llm`` begins no new call, and ``sandbox`` ends what runs. What ``llm`` did is observed on the asset at the end.
+    ``llm`` begins no new call, and ``sandbox`` ends what runs. What ``llm`` did, and the ``summary`` of all results,
+    are observed on the asset at the end.
     """
     own(context)
     keys = list(context.partition_keys)
@@ -108,6 +110,8 @@ def fan_out(
     )
     if llm:
         context.log_event(dg.AssetObservation(stage.name, metadata={f"llm/{k}": v for k, v in llm.counters().items()}))
+    if summary:
+        context.log_event(dg.AssetObservation(stage.name, metadata=dict(summary(report.results))))
     failed = {key: f"{name} has no current result" for key, name in planned.missing.items()} | report.failed
     context.log.info(f"{stage.name}: {report.computed} computed, {len(report.results) - report.computed} cached")
     if failed:

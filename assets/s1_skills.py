@@ -6,6 +6,7 @@ import dagster as dg
 
 from assets._dagster import fan_out, stage_asset
 from assets.partitions import SKILL_BUCKETS
+from assets.skill_checks import run_summary
 from facet_dagster.pipeline import skills as pipeline
 from facet_dagster.pipeline.graph import skill_stages
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStore
@@ -31,8 +32,8 @@ def skills(
 ) -> Iterator[dg.Output[None]]:
     """Collected skills, parsed, cleaned, licensed, deduplicated and classified; each drop has a reason."""
     compute = pipeline.skills(settings, ledger=ledger, store=store, embedder=embedder)
-    stage = skill_stages(settings, ledger).skills
-    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=settings.workers)
+    stage, workers = skill_stages(settings, ledger).skills, settings.workers
+    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=workers, summary=run_summary)
 
 
 @stage_asset(

@@ -172,6 +172,7 @@ class Bench:
         with clock() as spent:
             yield
         self.steps[f"{run}/{step}"] = {name: round(value, 2) for name, value in spent.items()}
+        print(run, step, self.steps[f"{run}/{step}"], file=sys.stderr, flush=True)
 
     def _stage(self, stage: Stage, compute: Compute) -> int:
         work = plan(stage, bucket_keys(), self.ledger).work

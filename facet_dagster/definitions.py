@@ -2,17 +2,19 @@
 
 import dagster as dg
 
-from assets import reports, s1_skills, s2_seeds, s3_environments, s4_tasks
+from assets import reports, s1_skills, s2_seeds, s3_environments, s4_tasks, skill_checks
 from facet_dagster.settings import load_settings
 from resources.ports import resources
 from sensors.dead_runs import dead_runs
 from sensors.nightly import night, nightly
+from sensors.skills_arrived import skills_arrived
 
 defs = dg.Definitions(
     assets=dg.load_assets_from_modules([s1_skills, s2_seeds, s3_environments, s4_tasks, reports]),
+    asset_checks=dg.load_asset_checks_from_modules([skill_checks]),
     resources=resources(load_settings()),
     jobs=[night],
     schedules=[nightly],
-    sensors=[dead_runs],
+    sensors=[dead_runs, skills_arrived],
     executor=dg.in_process_executor,
 )
