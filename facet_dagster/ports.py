@@ -336,7 +336,7 @@ class Ledger(Protocol):
         """Facts whose columns equal ``where`` (a list or set means "in"), in the order of appending."""
         ...
 
-    def values(self, kind: type[Fact], *columns: str, **where: Any) -> list[tuple[Any, ...]]:
+    def values(self, kind: type[Fact], /, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
         """Plain values of some columns of the facts that ``find`` would give, in its order; far cheaper for many."""
         ...
 

@@ -101,7 +101,7 @@ class PostgresLedger:
             found = connection.execute(query).mappings().all()
         return [kind.model_validate(dict(row)) for row in found]
 
-    def values(self, kind: type[Fact], *columns: str, **where: Any) -> list[tuple[Any, ...]]:
+    def values(self, kind: type[Fact], /, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
         table = table_of(kind)
         query = sa.select(*(table.c[name] for name in columns)).order_by(table.c.seq).where(*_conditions(kind, where))
         with ledger_errors(self._url), self._engine.connect() as connection:

@@ -90,7 +90,7 @@ class QdrantEdgeVectorStore:
                 edge.FieldCondition(key=key, match=edge.MatchValue(value)) for key, value in (where or {}).items()
             ]
 
-            def fetch(size: int) -> list[list[Hit]]:
+            def fetch(some: Sequence[Sequence[float]], size: int) -> list[list[Hit]]:
                 requests = [
                     edge.QueryRequest(
                         limit=size,
@@ -98,12 +98,12 @@ class QdrantEdgeVectorStore:
                         filter=edge.Filter(must=conditions) if conditions else None,
                         with_payload=True,
                     )
-                    for vector in vectors
+                    for vector in some
                 ]
                 found = self._call("search", lambda: self._shard.query_batch(edge.QueryBatchRequest(requests)))
                 return [[hit_of(point.score, point.payload) for point in points] for points in found]
 
-            return nearest(fetch, limit)
+            return nearest(fetch, vectors, limit)
 
     def ids(self) -> set[str]:
         with self._guard:

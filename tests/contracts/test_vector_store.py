@@ -121,6 +121,12 @@ def test_ties_are_broken_by_id_also_at_the_cut(store: VectorStore, limit: int) -
     assert names(store, limit) == sorted(order)[:limit]
 
 
+def test_ties_of_one_query_leave_the_other_answers_of_its_batch_alone(store: VectorStore) -> None:
+    store.upsert([Point(f"t{n}", [0.3, 0.4, 0.5]) for n in range(9)] + points())
+    found = store.query([[0.3, 0.4, 0.5], AXIS, [0.3, 0.4, 0.5]], limit=2)
+    assert [[hit.id for hit in hits] for hits in found] == [["t0", "t1"], ["p0", "p1"], ["t0", "t1"]]
+
+
 def test_each_query_of_a_batch_gets_its_own_answer(store: VectorStore) -> None:
     store.upsert([Point("x", [1.0, 0.0, 0.0]), Point("y", [0.0, 1.0, 0.0])])
     found = store.query([[0.0, 1.0, 0.0], AXIS], limit=1)
