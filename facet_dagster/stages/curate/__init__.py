@@ -13,7 +13,7 @@ from facet_dagster.ports import Embedder
 from facet_dagster.stages.curate import dedup, family
 from facet_dagster.stages.curate.examine import Policy, examine
 
-__all__ = ["VERSION", "Policy", "classify", "conclude", "curate", "examine"]
+__all__ = ["VERSION", "Policy", "conclude", "curate", "examine"]
 
 VERSION = "2"
 DEFAULT = Policy()
@@ -36,11 +36,11 @@ def conclude(
     """One Curated for each (id, origin, what ``examine`` said), in the same order. Raises EmbedderError."""
     rows = list(rows)
     kept = [s for _, _, s in rows if isinstance(s, Skill) and s.id not in decisions.duplicates]
-    final = {skill.id: skill for skill in classify(kept, embedder=embedder)}
+    final = {skill.id: skill for skill in _classified(kept, embedder=embedder)}
     return [_curated(ident, origin, found, final, decisions) for ident, origin, found in rows]
 
 
-def classify(skills: Sequence[Skill], *, embedder: Embedder) -> list[Skill]:
+def _classified(skills: Sequence[Skill], *, embedder: Embedder) -> list[Skill]:
     """The skills with their families, in the same order. Raises EmbedderError."""
     named = family.families([describe(s.name, s.description, s.body) for s in skills], embedder=embedder)
     return [skill.model_copy(update={"family": name}) for skill, name in zip(skills, named, strict=True)]
