@@ -1,6 +1,9 @@
-"""Checks of stage 1 as a whole, and what its runs show: counts, reasons of drops, a small plot."""
+"""Checks of stage 1 as a whole, and what its runs show: counts, reasons of drops, a small plot.
 
-from collections.abc import Sequence
+The stages log the checks themselves: they yield no output, and a check of its own would be skipped without one.
+"""
+
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
@@ -13,47 +16,53 @@ SHOWN = 20
 WIDTH = 40
 
 
-@dg.asset_check(asset="skills", description="Does about as much of the corpus pass cleaning as of others?")
-def survival_within_bounds(
-    settings: dg.ResourceParam[Settings], ledger: dg.ResourceParam[Ledger]
-) -> dg.AssetCheckResult:
+SURVIVAL = dg.AssetCheckSpec(
+    "survival_within_bounds", asset="skills", description="Does about as much of the corpus pass cleaning as of others?"
+)
+NO_ORPHAN = dg.AssetCheckSpec(
+    "no_orphan", asset="skill_index", description="Are exactly the kept skills in the vector store?"
+)
+NO_DUPLICATE_ID = dg.AssetCheckSpec(
+    "no_duplicate_id", asset="skill_index", description="Does every skill stand in one bucket, its own?"
+)
+
+
+def check_survival(settings: Settings, ledger: Ledger) -> list[dg.AssetCheckEvaluation]:
     """Far fewer survivors than usual point to a cleaner that is too eager, or to a bad source."""
     found = survival(settings, ledger)
     text = f"{found.share:.1%} of {found.collected:,} skills pass cleaning; at least {LEAST_SURVIVAL:.0%} are expected."
-    return _result(found.within_bounds, text, counts(found))
+    return [_evaluation(SURVIVAL, text, counts(found), passed=found.within_bounds)]
 
 
-@dg.asset_check(asset="skill_index", description="Are exactly the kept skills in the vector store?")
-def no_orphan(
-    settings: dg.ResourceParam[Settings],
-    ledger: dg.ResourceParam[Ledger],
-    store: dg.ResourceParam[ArtifactStore],
-    vectors: dg.ResourceParam[VectorStore],
-) -> dg.AssetCheckResult:
-    """What is in the store and not kept would be proposed as a partner."""
+def check_index(
+    settings: Settings, ledger: Ledger, store: ArtifactStore, vectors: VectorStore
+) -> list[dg.AssetCheckEvaluation]:
+    """What is in the store and not kept would be proposed as a partner; two entries with one id hide each other."""
     found = index_health(settings, ledger, store, vectors)
     text = f"{found.points:,} points, {len(found.orphans):,} without a kept skill, {len(found.missing):,} lacking."
-    shown = {"orphans": found.orphans[:SHOWN], "missing": found.missing[:SHOWN]}
-    return _result(
-        not found.orphans and not found.missing, text, {k: dg.MetadataValue.json(v) for k, v in shown.items()}
+    lists = {"orphans": found.orphans, "missing": found.missing}
+    doubles = f"{len(found.doubles):,} ids stand twice or in a wrong bucket."
+    return [
+        _evaluation(NO_ORPHAN, text, _some(lists), passed=not found.orphans and not found.missing),
+        _evaluation(NO_DUPLICATE_ID, doubles, _some({"ids": found.doubles}), passed=not found.doubles),
+    ]
+
+
+def _some(lists: Mapping[str, Sequence[str]]) -> dict[str, dg.MetadataValue]:
+    return {name: dg.MetadataValue.json(list(ids[:SHOWN])) for name, ids in lists.items()}
+
+
+def _evaluation(
+    spec: dg.AssetCheckSpec, text: str, shown: dict[str, dg.MetadataValue], *, passed: bool
+) -> dg.AssetCheckEvaluation:
+    return dg.AssetCheckEvaluation(
+        asset_key=spec.asset_key,
+        check_name=spec.name,
+        passed=passed,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=text,
+        metadata=shown,
     )
-
-
-@dg.asset_check(asset="skill_index", description="Does every skill stand in one bucket, its own?")
-def no_duplicate_id(
-    settings: dg.ResourceParam[Settings],
-    ledger: dg.ResourceParam[Ledger],
-    store: dg.ResourceParam[ArtifactStore],
-    vectors: dg.ResourceParam[VectorStore],
-) -> dg.AssetCheckResult:
-    """Two entries with one id would hide each other."""
-    doubles = index_health(settings, ledger, store, vectors).doubles
-    shown: dict[str, dg.MetadataValue] = {"ids": dg.MetadataValue.json(doubles[:SHOWN])}
-    return _result(not doubles, f"{len(doubles):,} ids stand twice or in a wrong bucket.", shown)
-
-
-def _result(passed: bool, text: str, shown: dict[str, dg.MetadataValue]) -> dg.AssetCheckResult:  # noqa: FBT001
-    return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity.WARN, description=text, metadata=shown)
 
 
 def run_summary(results: Sequence[StageResult]) -> dict[str, dg.MetadataValue]:

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets import reports, s1_skills, s2_seeds, s3_environments, s4_tasks, skill_checks
+from assets import reports, s1_skills, s2_seeds, s3_environments, s4_tasks
 from facet_dagster.settings import load_settings
 from resources.ports import resources
 from sensors.dead_runs import dead_runs
@@ -11,7 +11,6 @@ from sensors.skills_arrived import skills_arrived
 
 defs = dg.Definitions(
     assets=dg.load_assets_from_modules([s1_skills, s2_seeds, s3_environments, s4_tasks, reports]),
-    asset_checks=dg.load_asset_checks_from_modules([skill_checks]),
     resources=resources(load_settings()),
     jobs=[night],
     schedules=[nightly],

@@ -7,8 +7,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from assets import s1_skills
 from assets.partitions import stretches
-from assets.skill_checks import no_duplicate_id, no_orphan, run_summary, survival_within_bounds
+from assets.skill_checks import check_index, check_survival, run_summary
 from facet_dagster.domain.ids import bucket_keys, bucket_of
 from facet_dagster.funnel import plan
 from facet_dagster.pipeline.graph import skill_stages
@@ -76,20 +77,35 @@ def test_neighbours_share_a_run(buckets: list[str], found: list[tuple[str, str]]
     assert stretches(buckets) == found
 
 
-def ports(world: World) -> dict[str, object]:
-    return {"settings": world.settings, "ledger": world.ledger, "store": world.store, "vectors": world.vectors}
-
-
 def test_checks_pass_on_a_whole_corpus_and_name_an_orphan(world: World) -> None:
-    everything = ports(world)
-    for check in (no_orphan, no_duplicate_id):
-        assert check(**everything).passed  # type: ignore[operator]
-    assert survival_within_bounds(settings=world.settings, ledger=world.ledger).passed
+    ports = (world.settings, world.ledger, world.store, world.vectors)
+    assert all(found.passed for found in [*check_index(*ports), *check_survival(world.settings, world.ledger)])
     stray = f"folder-{'0' * 32}"
     world.vectors.upsert([Point(stray, [1.0] * 256)])
-    result = no_orphan(**everything)  # type: ignore[operator]
-    assert not result.passed
-    assert result.metadata["orphans"].value == [stray]
+    orphan, double = check_index(*ports)
+    assert (orphan.passed, double.passed) == (False, True)
+    assert orphan.metadata["orphans"].value == [stray]
+
+
+@pytest.mark.parametrize("asset", ["skills", "skill_index"])
+def test_a_run_logs_the_checks_of_the_whole(world: World, asset: str) -> None:
+    """A check that stands beside an asset without outputs would be planned and skipped."""
+    ports = {"settings": world.settings, "ledger": world.ledger, "store": world.store, "vectors": world.vectors}
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize(
+            [getattr(s1_skills, asset)],
+            instance=instance,
+            partition_key="00",
+            resources={**ports, "embedder": world.embedder},
+        )
+        assert done.success
+        whole = [found for found in done.get_asset_check_evaluations() if found.check_name != "accepted"]
+        names = {"skills": {"survival_within_bounds"}, "skill_index": {"no_orphan", "no_duplicate_id"}}
+        assert {found.check_name for found in whole} == names[asset]
+        assert all(found.passed for found in whole)
+        if asset == "skills":
+            [seen] = instance.fetch_observations(dg.AssetKey("skills"), limit=5).records
+            assert {"plot", "kept", "dropped"} <= set(seen.asset_observation.metadata)
 
 
 def test_survival_counts_copies_as_survivors_and_needs_some_skills_to_judge() -> None:
