@@ -65,7 +65,7 @@ def shares_of(ids: Iterable[str]) -> dict[str, list[str]]:
     """Bucket -> its ids, for every bucket."""
     shares: dict[str, list[str]] = {bucket: [] for bucket in bucket_keys()}
     for ident in ids:
-        shares[bucket_of(ident)].append(ident)
+        shares.setdefault(bucket_of(ident), []).append(ident)
     return shares
 
 
