@@ -49,12 +49,14 @@ def stage_asset(
     partitions: dg.PartitionsDefinition[str],
     pool: str | None,
     batch: int,
+    checks: Sequence[dg.AssetCheckSpec] = (),
 ) -> Callable[[Callable[..., Iterator[dg.Output[None]]]], dg.AssetsDefinition]:
     """Decorator: a funnel stage as an asset; its docstring is shown in the web UI.
 
     ``version`` covers code and prompts, so that the UI shows what is stale. ``batch`` is the largest
     number of partitions in one run of a backfill: it must differ between stages, because Dagster merges
     stages of equal partitions and policy into one run, in which only the first of them would be computed.
+    ``checks`` are of the asset as a whole: ``fan_out`` logs them.
     """
 
     def decorate(body: Callable[..., Iterator[dg.Output[None]]]) -> dg.AssetsDefinition:
@@ -65,7 +67,7 @@ def stage_asset(
         return dg.multi_asset(
             name=name,
             specs=[spec],
-            check_specs=accepted(name, partitions),
+            check_specs=[*accepted(name, partitions), *checks],
             partitions_def=partitions,
             can_subset=True,
             pool=pool,
@@ -87,12 +89,14 @@ def fan_out(
     llm: LLM | None = None,
     sandbox: Sandbox | None = None,
     harness: Harness | None = None,
+    summary: Callable[[Sequence[StageResult]], Mapping[str, dg.MetadataValue]] | None = None,
+    whole: Callable[[], Sequence[dg.AssetCheckEvaluation]] = tuple,
 ) -> Iterator[dg.Output[None]]:
     """Settle every partition of the run and log it. Raises dg.Failure when some hit infrastructure trouble.
 
     It yields nothing: an output would materialize the whole range, good or bad. When the run is cancelled,
-    ``llm`` begins no new call, ``sandbox`` and ``harness`` end what runs. What ``llm`` did is observed on the asset
-    at the end.
+    ``llm`` begins no new call, ``sandbox`` and ``harness`` end what runs. What ``llm`` did, and the ``summary`` of
+    all results, are observed on the asset at the end, and the checks of ``whole`` are made.
     """
     own(context)
     keys = list(context.partition_keys)
@@ -110,6 +114,10 @@ def fan_out(
     )
     if llm:
         context.log_event(dg.AssetObservation(stage.name, metadata={f"llm/{k}": v for k, v in llm.counters().items()}))
+    if summary:
+        context.log_event(dg.AssetObservation(stage.name, metadata=dict(summary(report.results))))
+    for evaluation in whole():
+        context.log_event(evaluation)
     failed = {key: f"{name} has no current result" for key, name in planned.missing.items()} | report.failed
     context.log.info(f"{stage.name}: {report.computed} computed, {len(report.results) - report.computed} cached")
     if failed:

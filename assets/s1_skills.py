@@ -1,11 +1,13 @@
 """Stage 1: from collected SKILL.md files to clean, classified, searchable skills with scenario hypotheses."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import dagster as dg
 
 from assets._dagster import fan_out, stage_asset
 from assets.partitions import SKILL_BUCKETS
+from assets.skill_checks import NO_DUPLICATE_ID, NO_ORPHAN, SURVIVAL, check_index, check_survival, run_summary
 from facet_dagster.pipeline import skills as pipeline
 from facet_dagster.pipeline.graph import skill_stages
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStore
@@ -21,6 +23,7 @@ from facet_dagster.stages import curate, hypothesise, index
     partitions=SKILL_BUCKETS,
     pool="embed",
     batch=256,
+    checks=[SURVIVAL],
 )
 def skills(
     context: dg.AssetExecutionContext,
@@ -31,8 +34,9 @@ def skills(
 ) -> Iterator[dg.Output[None]]:
     """Collected skills, parsed, cleaned, licensed, deduplicated and classified; each drop has a reason."""
     compute = pipeline.skills(settings, ledger=ledger, store=store, embedder=embedder)
-    stage = skill_stages(settings, ledger).skills
-    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=settings.workers)
+    stage, whole = skill_stages(settings, ledger).skills, partial(check_survival, settings, ledger)
+    ran = partial(fan_out, ledger=ledger, store=store, workers=settings.workers, summary=run_summary, whole=whole)
+    yield from ran(context, stage, compute)
 
 
 @stage_asset(
@@ -43,6 +47,7 @@ def skills(
     partitions=SKILL_BUCKETS,
     pool="embed",
     batch=257,
+    checks=[NO_ORPHAN, NO_DUPLICATE_ID],
 )
 def skill_index(
     context: dg.AssetExecutionContext,
@@ -55,7 +60,8 @@ def skill_index(
     """Vectors of the kept skills in the vector store."""
     stage = skill_stages(settings, ledger).skill_index
     compute = pipeline.skill_index(settings, ledger=ledger, store=store, embedder=embedder, vectors=vectors)
-    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=1)
+    whole = partial(check_index, settings, ledger, store, vectors)
+    yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=1, whole=whole)
 
 
 @stage_asset(

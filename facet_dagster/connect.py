@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from facet_dagster import __version__
+from facet_dagster.adapters.cached_embedder import CachedEmbedder
 from facet_dagster.adapters.docker_disk import DiskLimits
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.docker_slots import default_slots_dir
@@ -101,7 +102,8 @@ def open_sandbox(settings: Settings, *, reap: bool = True) -> DockerSandbox:
 
 
 def open_embedder(settings: Settings) -> Embedder:
-    return SentenceTransformersEmbedder(settings.embedder_dtype)
+    """MiniLM; its vectors are kept below the home folder, and none is computed twice."""
+    return CachedEmbedder(SentenceTransformersEmbedder(settings.embedder_dtype), settings.home / "embeddings")
 
 
 @contextmanager

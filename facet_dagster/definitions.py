@@ -7,12 +7,13 @@ from facet_dagster.settings import load_settings
 from resources.ports import resources
 from sensors.dead_runs import dead_runs
 from sensors.nightly import night, nightly
+from sensors.skills_arrived import skills_arrived
 
 defs = dg.Definitions(
     assets=dg.load_assets_from_modules([s1_skills, s2_seeds, s3_environments, s4_tasks, s5_trajectories, reports]),
     resources=resources(load_settings()),
     jobs=[night],
     schedules=[nightly],
-    sensors=[dead_runs],
+    sensors=[dead_runs, skills_arrived],
     executor=dg.in_process_executor,
 )

@@ -64,13 +64,15 @@ Compute = Callable[[str], Outcome]
 class Stage:
     """A node of the funnel: ``version`` covers its code and prompts, ``parts`` the settings it depends on.
 
-    ``upstream`` are the stages, over the same keys, whose outputs it reads.
+    ``upstream`` are the stages, over the same keys, whose outputs it reads. ``own`` is asked at each plan for what
+    else one key depends on, as a digest.
     """
 
     name: str
     version: str
     upstream: tuple[Stage, ...] = ()
     parts: tuple[object, ...] = ()
+    own: Callable[[], Mapping[str, str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ def plan(stage: Stage, keys: Sequence[str], ledger: Ledger, memo: Memo | None = 
     """Input digest and upstream of each key, from the *current* results of the upstream stages."""
     memo = {} if memo is None else memo
     above = [(up.name, current(up, keys, ledger, memo)) for up in stage.upstream]
+    own = stage.own() if stage.own else {}
     work, missing = [], {}
     for key in keys:
         lacking = next((name for name, results in above if key not in results), None)
@@ -96,9 +99,13 @@ def plan(stage: Stage, keys: Sequence[str], ledger: Ledger, memo: Memo | None = 
             continue
         ups = [results[key] for _, results in above]
         stopped = next((up for up in ups if up.verdict is not Verdict.ACCEPTED), None)
-        inputs = digest([stage.name, stage.version, key, [up.output for up in ups], list(stage.parts)])
+        inputs = digest([stage.name, stage.version, key, [up.output for up in ups], list(stage.parts), *_own(own, key)])
         work.append(Work(key, inputs, stopped))
     return Plan(tuple(work), missing)
+
+
+def _own(own: Mapping[str, str], key: str) -> list[str]:
+    return [own[key]] if key in own else []
 
 
 def current(stage: Stage, keys: Sequence[str], ledger: Ledger, memo: Memo | None = None) -> dict[str, StageResult]:

@@ -375,6 +375,10 @@ class Ledger(Protocol):
         """Facts whose columns equal ``where`` (a list or set means "in"), in the order of appending."""
         ...
 
+    def values(self, kind: type[Fact], /, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
+        """Plain values of some columns of the facts that ``find`` would give, in its order; far cheaper for many."""
+        ...
+
     def total(self, kind: type[Fact], column: str, **where: Any) -> float:
         """Sum of a number column over the facts that ``find`` would give; missing numbers count as 0."""
         ...

@@ -62,6 +62,24 @@ class RawSkillRow(Base):
     value: Mapped[dict[str, Any]]
 
 
+class PresenceRow(Base):
+    __tablename__ = "presences"
+    fact = facts.PresenceFact
+    skill: Mapped[str] = mapped_column(index=True)
+    round: Mapped[int]
+    present: Mapped[bool]
+
+
+class DecisionRow(Base):
+    __tablename__ = "decisions"
+    fact = facts.DecisionFact
+    bucket: Mapped[str] = mapped_column(index=True)
+    round: Mapped[int]
+    version: Mapped[str]
+    raws: Mapped[str]
+    decided: Mapped[str]
+
+
 class SkillRow(Base):
     __tablename__ = "skills"
     fact = facts.SkillFact

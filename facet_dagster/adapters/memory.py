@@ -42,6 +42,9 @@ class MemoryLedger:
             facts = [fact for fact in self._facts.values() if isinstance(fact, kind)]
         return [fact for fact in facts if all(_matches(getattr(fact, k), v) for k, v in where.items())]
 
+    def values(self, kind: type[Fact], /, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
+        return [tuple(getattr(fact, name) for name in columns) for fact in self.find(kind, **where)]
+
     def evict(self, kind: type[Fact], *, before: datetime | None = None, **where: Any) -> int:
         if kind not in CACHES:
             raise InvariantError(f"{kind.__name__} is lineage, which is never forgotten")

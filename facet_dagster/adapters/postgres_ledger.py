@@ -101,6 +101,12 @@ class PostgresLedger:
             found = connection.execute(query).mappings().all()
         return [kind.model_validate(dict(row)) for row in found]
 
+    def values(self, kind: type[Fact], /, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
+        table = table_of(kind)
+        query = sa.select(*(table.c[name] for name in columns)).order_by(table.c.seq).where(*_conditions(kind, where))
+        with ledger_errors(self._url), self._engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(query)]
+
     def evict(self, kind: type[Fact], *, before: datetime | None = None, **where: Any) -> int:
         if kind not in CACHES:
             raise InvariantError(f"{kind.__name__} is lineage, which is never forgotten")

@@ -54,17 +54,17 @@ class QdrantClientVectorStore:
             models.FieldCondition(key=key, match=models.MatchValue(value=value)) for key, value in (where or {}).items()
         ]
 
-        def fetch(size: int) -> list[list[Hit]]:
+        def fetch(some: Sequence[Sequence[float]], size: int) -> list[list[Hit]]:
             requests = [
                 models.QueryRequest(
                     query=list(vector), filter=models.Filter(must=conditions), limit=size, with_payload=True
                 )
-                for vector in vectors
+                for vector in some
             ]
             found = self._call("search", lambda: self._client.query_batch_points(self._name, requests))
             return [[hit_of(point.score, point.payload) for point in reply.points] for reply in found]
 
-        return nearest(fetch, limit)
+        return nearest(fetch, vectors, limit)
 
     def ids(self) -> set[str]:
         found: set[str] = set()

@@ -35,18 +35,20 @@ def batches(points: Sequence[Point]) -> Iterator[list[Point]]:
         yield unique[start : start + BATCH]
 
 
-def nearest(fetch: Callable[[int], list[list[Hit]]], limit: int) -> list[list[Hit]]:
+def nearest(
+    fetch: Callable[[Sequence[Sequence[float]], int], list[list[Hit]]], vectors: Sequence[Sequence[float]], limit: int
+) -> list[list[Hit]]:
     """The first ``limit`` hits of each query, ties by id.
 
-    Engines cut ties in an order of their own, so more is fetched while a tie reaches over the last hit.
+    Engines cut ties in an order of their own, so more is fetched for a query while a tie reaches over its last hit.
     """
     size = limit + 1
-    while True:
-        found = fetch(size)
-        open_ties = [hits for hits in found if len(hits) == size and hits[-1].score == hits[limit - 1].score]
-        if not open_ties:
-            return [_ordered(hits)[:limit] for hits in found]
+    found = fetch(vectors, size)
+    while tied := [n for n, hits in enumerate(found) if len(hits) == size and hits[-1].score == hits[limit - 1].score]:
         size *= 2
+        for place, hits in zip(tied, fetch([vectors[place] for place in tied], size), strict=True):
+            found[place] = hits
+    return [_ordered(hits)[:limit] for hits in found]
 
 
 def _ordered(hits: Iterable[Hit]) -> list[Hit]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +21,22 @@ from facet_dagster.adapters.qdrant_common import ID_KEY, SCROLL, batches, hit_of
 from facet_dagster.errors import VectorStoreError
 from facet_dagster.ports import Hit, Point
 
+PROBE = """
+import sys, qdrant_edge as edge
+shard, offset = edge.EdgeShard.load(sys.argv[1]), None
+while True:
+    found, offset = shard.scroll(edge.ScrollRequest(offset=offset, limit=1000, with_payload=True, with_vector=True))
+    if offset is None:
+        break
+shard.close()
+"""
+PANIC = "PanicException"  # of the library's Rust code; no Exception
+log = logging.getLogger(__name__)
+
 
 class QdrantEdgeVectorStore:
-    """The shard lies in ``path``; it can be deleted and built again from the skills.
+    """The shard lies in ``path``. One that is damaged is set aside as ``<path>.damaged`` when it is opened or listed,
+    and the store is empty then: ``skill_index`` fills it again from the cached vectors.
 
     Opening a shard that another process has open damages it, so ``<path>.lock`` is taken before the shard
     is touched, for at most ``wait_seconds``; ``<path>.holder`` says who has it. Every update is in the
@@ -42,8 +60,9 @@ class QdrantEdgeVectorStore:
                 transient=True,
             ) from error
         try:
+            unclean = self._holder.exists()
             self._holder.write_text(f"process {os.getpid()}", encoding="utf-8")
-            self._shard = self._load()
+            self._shard = self._load(unclean=unclean)
         except BaseException:
             self._lock.release()
             raise
@@ -71,7 +90,7 @@ class QdrantEdgeVectorStore:
                 edge.FieldCondition(key=key, match=edge.MatchValue(value)) for key, value in (where or {}).items()
             ]
 
-            def fetch(size: int) -> list[list[Hit]]:
+            def fetch(some: Sequence[Sequence[float]], size: int) -> list[list[Hit]]:
                 requests = [
                     edge.QueryRequest(
                         limit=size,
@@ -79,25 +98,32 @@ class QdrantEdgeVectorStore:
                         filter=edge.Filter(must=conditions) if conditions else None,
                         with_payload=True,
                     )
-                    for vector in vectors
+                    for vector in some
                 ]
                 found = self._call("search", lambda: self._shard.query_batch(edge.QueryBatchRequest(requests)))
                 return [[hit_of(point.score, point.payload) for point in points] for points in found]
 
-            return nearest(fetch, limit)
+            return nearest(fetch, vectors, limit)
 
     def ids(self) -> set[str]:
         with self._guard:
             self._check()
-            found: set[str] = set()
-            offset = None
-            while self._shard is not None:
-                request = edge.ScrollRequest(offset=offset, limit=SCROLL, with_payload=True)
-                records, offset = self._call("read", partial(self._shard.scroll, request))
-                found.update(str(record.payload[ID_KEY]) for record in records)
-                if offset is None:
-                    break
-            return found
+            try:
+                return self._ids()
+            except VectorStoreError as error:
+                self._drop(error)
+                return set()
+
+    def _ids(self) -> set[str]:
+        found: set[str] = set()
+        offset = None
+        while self._shard is not None:
+            request = edge.ScrollRequest(offset=offset, limit=SCROLL, with_payload=True)
+            records, offset = self._call("read", partial(self._shard.scroll, request))
+            found.update(str(record.payload[ID_KEY]) for record in records)
+            if offset is None:
+                break
+        return found
 
     def delete(self, ids: Sequence[str]) -> None:
         with self._guard:
@@ -116,12 +142,39 @@ class QdrantEdgeVectorStore:
                     self._call("close", self._shard.close)
             finally:
                 self._shard = None
+                self._holder.unlink(missing_ok=True)
                 self._lock.release()
 
-    def _load(self) -> Any:
+    def _load(self, *, unclean: bool) -> Any:
         if not (self._path / "segments").is_dir():
             return None
-        return self._call("open", lambda: edge.EdgeShard.load(str(self._path)))
+        try:
+            if unclean:
+                self._probe()
+            return self._call("open", lambda: edge.EdgeShard.load(str(self._path)))
+        except VectorStoreError as error:
+            self._drop(error)
+            return None
+
+    def _probe(self) -> None:
+        """A file that is too short ends the process that reads it, so a child reads first where the last one died."""
+        done = subprocess.run([sys.executable, "-c", PROBE, str(self._path)], capture_output=True, check=False)
+        if done.returncode:
+            raise VectorStoreError(f"The vector store {self._path} ends who reads it (exit {done.returncode})")
+
+    def _drop(self, error: VectorStoreError) -> None:
+        """Set the damaged shard aside; raises ``error`` where that is not possible either."""
+        if self._shard is not None:
+            with suppress(VectorStoreError):
+                self._call("close", self._shard.close)
+        self._shard = None
+        aside = self._path.with_name(self._path.name + ".damaged")
+        try:
+            shutil.rmtree(aside, ignore_errors=True)
+            self._path.rename(aside)
+        except OSError:
+            raise error from None
+        log.warning("The vector store was damaged (%s): it is filled again, the old one lies in %s.", error, aside)
 
     def _create(self, size: int) -> Any:
         def make() -> Any:
@@ -137,10 +190,12 @@ class QdrantEdgeVectorStore:
     def _call(self, what: str, action: Any) -> Any:
         try:
             return action()
-        except Exception as error:  # the library raises its own, undocumented types
+        except BaseException as error:  # the library raises its own, undocumented types
+            if not isinstance(error, Exception) and type(error).__name__ != PANIC:
+                raise
             raise VectorStoreError(
-                f"Cannot {what} the vector store {self._path}: {error}. It can be rebuilt: delete that folder and "
-                "materialize skill_index again."
+                f"Cannot {what} the vector store {self._path}: {error}. It can be filled again from cached vectors: "
+                "delete that folder and run again."
             ) from error
 
     def _check(self) -> None:

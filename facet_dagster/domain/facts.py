@@ -41,10 +41,33 @@ class RawSkillFact(Fact):
     value: dict[str, Any]
 
 
-class SkillFact(Fact):
-    """What stage 1 decided about a skill, under one version of the curation."""
+class PresenceFact(Fact):
+    """A collected skill leaves the corpus, or is back; the last ``round`` (from 0) counts, without any it is there."""
 
-    identity = ("skill", "version")
+    identity = ("skill", "round")
+    skill: str
+    round: int
+    present: bool
+
+
+class DecisionFact(Fact):
+    """What deduplication over the whole corpus decided about one bucket; the last ``round`` (from 0) counts.
+
+    ``raws`` is the digest of the bucket's skills when that was, ``decided`` the artifact with BucketDecisions.
+    """
+
+    identity = ("bucket", "round")
+    bucket: str
+    round: int
+    version: str
+    raws: str
+    decided: str
+
+
+class SkillFact(Fact):
+    """What stage 1 decided about a skill, under one version of the curation; the last one counts."""
+
+    identity = ("skill", "version", "verdict", "reason", "duplicate_of")
     skill: str
     version: str
     bucket: str
@@ -206,6 +229,8 @@ CACHES: tuple[type[Fact], ...] = (ReplyFact,)
 FACTS: tuple[type[Fact], ...] = (
     ArtifactFact,
     RawSkillFact,
+    PresenceFact,
+    DecisionFact,
     SkillFact,
     HypothesisFact,
     CandidateFact,

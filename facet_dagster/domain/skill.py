@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from typing import Literal
 
 from facet_dagster.domain.outcome import Rejection, Sparse, Value
 
@@ -87,20 +88,60 @@ class Skill(Sparse):
     commit: str = ""
 
 
-class Curated(Value):
+class Duplicate(Value):
+    """Of which kept skill another one is a copy: of the same file, of the same words, or of most of its word runs."""
+
+    of: str
+    kind: Literal["exact", "normalised", "near"]
+    similarity: float
+
+
+class Alike(Value):
+    """A kept skill of nearly the same meaning (``cosine`` of their texts): a remark, nothing is dropped."""
+
+    to: str
+    cosine: float
+
+
+class BucketDecisions(Value):
+    """What deduplication over the whole corpus said about the skills of one bucket."""
+
+    duplicates: dict[str, Duplicate] = {}
+    alike: dict[str, Alike] = {}
+
+
+class Curated(Sparse):
     """The outcome of stage 1 for one raw skill: exactly one of ``skill`` and ``rejection``."""
+
+    SPARSE = frozenset({"alike"})
 
     id: str
     origin: str
     skill: Skill | None = None
     rejection: Rejection | None = None
     duplicate_of: str | None = None
+    alike: Alike | None = None
 
 
 class BucketSkills(Value):
     """The value of ``skills``: what cleaning said about one bucket."""
 
     items: tuple[Curated, ...]
+
+
+class IndexEntry(Value):
+    """One skill in the vector store: the text it is found by, and what searches may be narrowed to."""
+
+    id: str
+    text: str
+    family: Family
+    source: str
+
+
+class BucketIndex(Value):
+    """The value of ``skill_index``: what the vector store holds of one bucket."""
+
+    entries: tuple[IndexEntry, ...]
 
 
 def describe(name: str, description: str, body: str) -> str:

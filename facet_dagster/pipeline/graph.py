@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from facet_dagster.domain.facts import RawSkillFact
-from facet_dagster.domain.ids import bucket_keys, digest
+from facet_dagster.domain.ids import bucket_keys
 from facet_dagster.funnel import Stage, current
-from facet_dagster.pipeline.policy import policy_parts
+from facet_dagster.pipeline.corpus import bucket_inputs, version_of
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import Settings
 from facet_dagster.stages import brief, curate, environment, hypothesise, index, pair, scenario, task
@@ -35,18 +34,16 @@ class SeedStages(NamedTuple):
     certificate: Stage
 
 
-def corpus_digest(ledger: Ledger) -> str:
-    """Digest of everything ingested so far: deduplication and retrieval depend on the whole corpus."""
-    return digest(sorted(fact.skill for fact in ledger.find(RawSkillFact)))
-
-
 def skill_stages(settings: Settings, ledger: Ledger) -> SkillStages:
-    """The bucket stages for the corpus as it is now."""
-    corpus = corpus_digest(ledger)
-    skills = Stage("skills", curate.VERSION, (), (corpus, *policy_parts(settings)))
+    """The bucket stages for the corpus as it is now.
+
+    A new skill proposes partners of its own, old ones among them, so it leaves the candidates of other buckets alone.
+    """
+    parts = (version_of(settings),)
+    skills = Stage("skills", curate.VERSION, (), parts, own=lambda: bucket_inputs(ledger))
     indexed = Stage("skill_index", index.VERSION, (skills,), (settings.embedder_dtype,))
     hypotheses = Stage("scenario_hypotheses", hypothesise.VERSION, (skills,))
-    candidates = Stage("seed_candidates", pair.VERSION, (indexed, hypotheses), (settings.neighbours, corpus))
+    candidates = Stage("seed_candidates", pair.VERSION, (indexed, hypotheses), (settings.neighbours,))
     return SkillStages(skills, indexed, hypotheses, candidates)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from functools import cache
 from pathlib import Path
 
 from facet_dagster.domain.facts import (
     CandidateFact,
     EdgeFact,
     Fact,
-    RawSkillFact,
     SeedFact,
     SkillFact,
 )
@@ -27,12 +26,12 @@ from facet_dagster.domain.scenario import (
     Selection,
     SkillHypotheses,
 )
-from facet_dagster.domain.skill import BucketSkills, Curated, RawSkill, Skill
+from facet_dagster.domain.skill import BucketIndex, BucketSkills, Curated, IndexEntry, Skill
 from facet_dagster.errors import ConfigError, MalformedReply
 from facet_dagster.funnel import Compute, Outcome, Stage, current
+from facet_dagster.pipeline import corpus as corpora
 from facet_dagster.pipeline.graph import skill_stages
 from facet_dagster.pipeline.ingest import ingest_collected
-from facet_dagster.pipeline.policy import policy_of
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStore
 from facet_dagster.settings import Settings
 from facet_dagster.stages import collect as collecting
@@ -50,34 +49,32 @@ def ingest(path: Path, *, ledger: Ledger, store: ArtifactStore) -> int:
     return ingest_collected(collecting.collect(path), ledger=ledger, store=store)
 
 
-def raw_skills(ledger: Ledger, store: ArtifactStore) -> list[tuple[RawSkill, bytes]]:
-    """Everything ingested, sorted by id."""
-    raws = [RawSkill.model_validate(fact.value) for fact in ledger.find(RawSkillFact)]
-    return [(raw, store.get(raw.text)) for raw in sorted(raws, key=lambda raw: raw.id)]
-
-
 def skills(settings: Settings, *, ledger: Ledger, store: ArtifactStore, embedder: Embedder) -> Compute:
-    """Bucket -> BucketSkills. The whole corpus is curated once a process; a bucket takes its share."""
+    """Bucket -> BucketSkills. Decides about the whole corpus first where anything in it changed."""
+    corpora.decide(settings, ledger=ledger, store=store, embedder=embedder)
     version = skill_stages(settings, ledger).skills.version
-
-    @cache
-    def corpus() -> dict[str, list[Curated]]:
-        shares: dict[str, list[Curated]] = {bucket: [] for bucket in bucket_keys()}
-        for item in curating.curate(raw_skills(ledger, store), embedder=embedder, policy=policy_of(settings)):
-            shares[bucket_of(item.id)].append(item)
-        return shares
+    readings, shares = corpora.readings_of(settings), corpora.shares_of(corpora.skill_ids(ledger))
 
     def compute(bucket: str) -> Outcome:
-        items = corpus()[bucket]
-        kept = sum(item.skill is not None for item in items)
+        ids = shares[bucket]
+        corpora.bring(readings, {bucket: ids}, ledger=ledger, store=store)
+        decided = corpora.decisions(bucket, ledger, store)
+        items = curating.conclude(readings.of(bucket, ids), decided, embedder=embedder)
         return Outcome(
             value=BucketSkills(items=tuple(items)),
-            numbers={"collected": len(items), "kept": kept, "dropped": len(items) - kept},
+            numbers=_bucket_numbers(items),
             facts=tuple(_skill_fact(item, version) for item in items),
         )
 
-    corpus()  # outside the worker threads, so that it is computed once
     return compute
+
+
+def _bucket_numbers(items: Sequence[Curated]) -> dict[str, float]:
+    """Counts of one bucket, and of each reason for which something in it was dropped."""
+    dropped = Counter(f"dropped/{item.rejection.reason}" for item in items if item.rejection)
+    kept = len(items) - dropped.total()
+    alike = sum(item.alike is not None for item in items)
+    return {"collected": len(items), "kept": kept, "dropped": dropped.total(), "alike": alike, **dropped}
 
 
 def _skill_fact(item: Curated, version: str) -> SkillFact:
@@ -104,22 +101,73 @@ def curated(settings: Settings, ledger: Ledger, store: ArtifactStore) -> list[Cu
     return [item for sha in outputs for item in BucketSkills.model_validate_json(store.get(sha)).items]
 
 
-def kept_skills(settings: Settings, ledger: Ledger, store: ArtifactStore) -> dict[str, Skill]:
+class Kept(Mapping[str, Skill]):
+    """Skills that survived, by id. A bucket is read when one of its skills is asked for."""
+
+    def __init__(self, outputs: Mapping[str, str], store: ArtifactStore) -> None:
+        self._outputs, self._store = outputs, store
+        self._buckets: dict[str, dict[str, Skill]] = {}
+
+    def bucket(self, bucket: str) -> Mapping[str, Skill]:
+        if bucket not in self._buckets:
+            sha = self._outputs.get(bucket)
+            items = BucketSkills.model_validate_json(self._store.get(sha)).items if sha else ()
+            self._buckets[bucket] = {item.id: item.skill for item in items if item.skill is not None}
+        return self._buckets[bucket]
+
+    def __getitem__(self, ident: str) -> Skill:
+        return self.bucket(bucket_of(ident))[ident]
+
+    def __iter__(self) -> Iterator[str]:
+        return (ident for bucket in sorted(self._outputs) for ident in self.bucket(bucket))
+
+    def __len__(self) -> int:
+        return sum(len(self.bucket(bucket)) for bucket in self._outputs)
+
+
+def kept_skills(settings: Settings, ledger: Ledger, store: ArtifactStore) -> Kept:
     """Skills that survived, by id."""
-    return {item.id: item.skill for item in curated(settings, ledger, store) if item.skill is not None}
+    results = current(skill_stages(settings, ledger).skills, bucket_keys(), ledger)
+    return Kept({bucket: result.output for bucket, result in results.items() if result.output}, store)
 
 
 def skill_index(
     settings: Settings, *, ledger: Ledger, store: ArtifactStore, embedder: Embedder, vectors: VectorStore
 ) -> Compute:
-    """Bucket -> count of indexed skills."""
-    kept = _by_bucket(kept_skills(settings, ledger, store).values())
+    """Bucket -> BucketIndex: its skills are in the vector store, and nothing else of it is."""
+    kept = kept_skills(settings, ledger, store)
+    mend_index(settings, ledger=ledger, store=store, embedder=embedder, vectors=vectors)
+    there = corpora.shares_of(vectors.ids())
 
     def compute(bucket: str) -> Outcome:
-        count = indexing.index(kept.get(bucket, []), embedder=embedder, vectors=vectors)
-        return Outcome(numbers={"indexed": count})
+        entries = indexing.entries(kept.bucket(bucket).values())
+        gone = set(there[bucket]) - {entry.id for entry in entries}
+        vectors.delete(sorted(gone))
+        count = indexing.index(entries, embedder=embedder, vectors=vectors)
+        return Outcome(BucketIndex(entries=tuple(entries)), numbers={"indexed": count, "removed": len(gone)})
 
     return compute
+
+
+def indexed(settings: Settings, ledger: Ledger, store: ArtifactStore) -> dict[str, dict[str, IndexEntry]]:
+    """Bucket -> what the vector store should hold of it, by id, where ``skill_index`` has a current result."""
+    results = current(skill_stages(settings, ledger).skill_index, bucket_keys(), ledger)
+    outputs = {bucket: result.output for bucket, result in sorted(results.items()) if result.output}
+    values = {bucket: BucketIndex.model_validate_json(store.get(sha)) for bucket, sha in outputs.items()}
+    return {bucket: {entry.id: entry for entry in value.entries} for bucket, value in values.items()}
+
+
+def mend_index(
+    settings: Settings, *, ledger: Ledger, store: ArtifactStore, embedder: Embedder, vectors: VectorStore
+) -> int:
+    """Make the vector store what ``skill_index`` says, from the cached vectors; gives how many were put back.
+
+    Raises VectorStoreError.
+    """
+    wanted, there = indexed(settings, ledger, store), vectors.ids()
+    vectors.delete(sorted(i for i in there if (b := bucket_of(i)) in wanted and i not in wanted[b]))
+    lost = [entry for entries in wanted.values() for ident, entry in entries.items() if ident not in there]
+    return indexing.index(lost, embedder=embedder, vectors=vectors)
 
 
 def _by_bucket(items: Iterable[Skill]) -> dict[str, list[Skill]]:
@@ -131,11 +179,11 @@ def _by_bucket(items: Iterable[Skill]) -> dict[str, list[Skill]]:
 
 def scenario_hypotheses(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM) -> Compute:
     """Bucket -> BucketHypotheses. A skill whose reply stays malformed is listed, and does not stop others."""
-    kept = _by_bucket(kept_skills(settings, ledger, store).values())
+    kept = kept_skills(settings, ledger, store)
 
     def compute(bucket: str) -> Outcome:
         items, refused, facts = list[SkillHypotheses](), dict[str, str](), list[Fact]()
-        for skill in kept.get(bucket, []):
+        for skill in kept.bucket(bucket).values():
             try:
                 outcome = hypothesising.hypothesise(skill, llm=llm)
             except MalformedReply as error:
@@ -171,8 +219,7 @@ def seed_candidates(
     kept = kept_skills(settings, ledger, store)
     replies = _replies(graph.scenario_hypotheses, ledger, store)
     able = {ident: skill for ident, skill in kept.items() if ident in replies}
-    lost = [skill for ident, skill in sorted(able.items()) if ident not in vectors.ids()]
-    indexing.index(lost, embedder=embedder, vectors=vectors)
+    mend_index(settings, ledger=ledger, store=store, embedder=embedder, vectors=vectors)
     buckets = _by_bucket(able.values())
 
     def compute(bucket: str) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -72,7 +73,7 @@ def scenario(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: L
     return compute
 
 
-def _skill(kept: dict[str, Skill], ident: str) -> Skill:
+def _skill(kept: Mapping[str, Skill], ident: str) -> Skill:
     if ident not in kept:
         raise ConfigError(f"Skill {ident} is no longer kept: its seed cannot be computed anew")
     return kept[ident]

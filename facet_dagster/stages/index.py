@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from facet_dagster.domain.skill import Skill, describe
+from facet_dagster.domain.skill import IndexEntry, Skill, describe
 from facet_dagster.ports import Embedder, Point, VectorStore
 
-VERSION = "1"
+VERSION = "2"
 BATCH = 512
+
+
+def entries(skills: Iterable[Skill]) -> list[IndexEntry]:
+    """What is stored of each skill."""
+    return [IndexEntry(id=s.id, text=index_text(s), family=s.family, source=s.source) for s in skills]
 
 
 def index_text(skill: Skill) -> str:
@@ -16,18 +21,18 @@ def index_text(skill: Skill) -> str:
     return describe(skill.name, skill.description, skill.body)
 
 
-def index(skills: Sequence[Skill], *, embedder: Embedder, vectors: VectorStore) -> int:
-    """Embed and store ``skills`` with their family and source; returns how many. Doing it again changes nothing.
+def index(items: Sequence[IndexEntry], *, embedder: Embedder, vectors: VectorStore) -> int:
+    """Embed and store ``items``; returns how many. Doing it again changes nothing.
 
     Raises EmbedderError, VectorStoreError.
     """
-    for start in range(0, len(skills), BATCH):
-        batch = skills[start : start + BATCH]
-        rows = embedder.encode([index_text(skill) for skill in batch])
+    for start in range(0, len(items), BATCH):
+        batch = items[start : start + BATCH]
+        rows = embedder.encode([item.text for item in batch])
         vectors.upsert(
             [
-                Point(skill.id, row.tolist(), {"family": skill.family, "source": skill.source})
-                for skill, row in zip(batch, rows, strict=True)
+                Point(item.id, row.tolist(), {"family": item.family, "source": item.source})
+                for item, row in zip(batch, rows, strict=True)
             ]
         )
-    return len(skills)
+    return len(items)

@@ -293,3 +293,10 @@ def test_concurrent_appends_of_the_same_facts_in_any_order(ledger: Ledger) -> No
         list(pool.map(work, range(8)))
     assert {fact.size for fact in ledger.find(ArtifactFact)} == set(range(300))
     assert len(ledger.find(ArtifactFact)) == len(ledger.find(TrialFact)) == 300
+
+
+def test_plain_values_of_some_columns_come_in_the_order_of_appending(ledger: Ledger) -> None:
+    ledger.append([artifact(3), artifact(1, "other"), artifact(2)])
+    assert ledger.values(ArtifactFact, "kind", "size") == [("note", 3), ("other", 1), ("note", 2)]
+    assert ledger.values(ArtifactFact, "size", size=[2, 3]) == [(3,), (2,)]
+    assert ledger.values(TrialFact, "key") == []

@@ -121,6 +121,12 @@ def test_ties_are_broken_by_id_also_at_the_cut(store: VectorStore, limit: int) -
     assert names(store, limit) == sorted(order)[:limit]
 
 
+def test_ties_of_one_query_leave_the_other_answers_of_its_batch_alone(store: VectorStore) -> None:
+    store.upsert([Point(f"t{n}", [0.3, 0.4, 0.5]) for n in range(9)] + points())
+    found = store.query([[0.3, 0.4, 0.5], AXIS, [0.3, 0.4, 0.5]], limit=2)
+    assert [[hit.id for hit in hits] for hits in found] == [["t0", "t1"], ["p0", "p1"], ["t0", "t1"]]
+
+
 def test_each_query_of_a_batch_gets_its_own_answer(store: VectorStore) -> None:
     store.upsert([Point("x", [1.0, 0.0, 0.0]), Point("y", [0.0, 1.0, 0.0])])
     found = store.query([[0.0, 1.0, 0.0], AXIS], limit=1)
@@ -228,16 +234,38 @@ def test_what_was_upserted_survives_a_killed_process(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_damaged_shard_says_how_to_rebuild_it_and_frees_the_lock(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["junk", "emptied", "segments gone"])
+def test_a_damaged_shard_is_set_aside_and_can_be_filled_again(tmp_path: Path, kind: str) -> None:
     store = QdrantEdgeVectorStore(tmp_path / "shard")
     store.upsert(points())
     store.close()
-    for path in (tmp_path / "shard").rglob("*"):
-        if path.is_file():
-            path.write_bytes(b"junk")
-    for _ in range(2):
-        with pytest.raises(VectorStoreError, match="delete that folder"):
-            QdrantEdgeVectorStore(tmp_path / "shard", wait_seconds=0.1)
+    for path in [path for path in (tmp_path / "shard").rglob("*") if path.is_file()]:
+        if kind != "segments gone":
+            path.write_bytes(b"junk" if kind == "junk" else b"")
+        elif "segments" in path.parts:
+            path.unlink()
+    again = QdrantEdgeVectorStore(tmp_path / "shard", wait_seconds=0.1)
+    again.upsert(points())
+    assert names(again, 2) == ["p0", "p1"]
+    assert again.ids() == {"p0", "p1", "p2", "p3"}
+    again.close()
+    later = QdrantEdgeVectorStore(tmp_path / "shard", wait_seconds=0.1)
+    assert len(later.ids()) == 4
+    later.close()
+
+
+def test_a_shard_that_ended_its_last_process_is_looked_at_by_a_child_first(tmp_path: Path) -> None:
+    store = QdrantEdgeVectorStore(tmp_path / "shard")
+    store.upsert(points(600))
+    store.close()
+    assert not (tmp_path / "shard.holder").exists()
+    (tmp_path / "shard.holder").write_text("process 1")
+    for file in (tmp_path / "shard" / "segments").rglob("*.mmap"):
+        os.truncate(file, 64)
+    again = QdrantEdgeVectorStore(tmp_path / "shard", wait_seconds=0.1)
+    assert again.ids() == set()
+    assert (tmp_path / "shard.damaged").is_dir()
+    again.close()
 
 
 def test_an_unreachable_server_is_transient() -> None:

@@ -78,6 +78,16 @@ def test_results_of_other_settings_are_not_current(world: World) -> None:
     assert current(Stage("first", "1", (), (3,)), ["a"], world.ledger) == {}
 
 
+def test_what_one_key_depends_on_makes_that_key_alone_stale(world: World) -> None:
+    own = {"a": "1", "b": "1"}
+    stage = Stage("first", "1", own=lambda: own)
+    world.run(stage, ["a", "b"])
+    own["b"] = "2"
+    assert set(current(stage, ["a", "b"], world.ledger)) == {"a"}
+    world.run(stage, ["a", "b"])
+    assert world.computed == ["first/a", "first/b", "first/b"]
+
+
 def test_a_changed_output_upstream_makes_the_result_below_stale(world: World) -> None:
     world.run(FIRST, ["a"])
     world.run(SECOND, ["a"])

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from facet_dagster.errors import ConfigError
-from facet_dagster.pipeline.policy import policy_of, policy_parts
+from facet_dagster.pipeline.corpus import version_of
+from facet_dagster.pipeline.policy import policy_of
 from facet_dagster.pipeline.sources import load_sources, sources_of
 from facet_dagster.settings import ROOT, load_settings
 from facet_dagster.stages.curate import DEFAULT, Policy
@@ -112,7 +113,8 @@ def test_a_policy_is_a_list_with_commas(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("FACET_UNKNOWN_LICENCE", "true")
     policy = policy_of(load_settings())
     assert policy == Policy(frozenset({"MIT", "Apache-2.0"}), unknown_licence=True, languages=frozenset({"en", "zh"}))
-    assert policy_parts(load_settings()) != ()
+    told = version_of(load_settings())
     for name in ("FACET_LICENCES", "FACET_LANGUAGES", "FACET_UNKNOWN_LICENCE"):
         monkeypatch.delenv(name)
-    assert (policy_of(load_settings()), policy_parts(load_settings())) == (DEFAULT, ())
+    assert policy_of(load_settings()) == DEFAULT
+    assert version_of(load_settings()) != told

@@ -5,15 +5,15 @@ A skill that is dropped is a row with a reason, never an exception.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from facet_dagster.domain.outcome import Rejection
-from facet_dagster.domain.skill import Curated, RawSkill, Skill, describe
+from facet_dagster.domain.skill import BucketDecisions, Curated, RawSkill, Skill, describe
 from facet_dagster.ports import Embedder
 from facet_dagster.stages.curate import dedup, family
 from facet_dagster.stages.curate.examine import Policy, examine, masked, take
 
-__all__ = ["DEFAULT", "VERSION", "Policy", "curate", "examine", "masked", "take"]
+__all__ = ["DEFAULT", "VERSION", "Policy", "conclude", "curate", "examine", "masked", "take"]
 
 VERSION = "2"
 DEFAULT = Policy()
@@ -24,21 +24,33 @@ def curate(raws: Sequence[tuple[RawSkill, bytes]], *, embedder: Embedder, policy
 
     Raises EmbedderError.
     """
-    first = [examine(raw, data, policy) for raw, data in raws]
-    unique = {skill.id: skill for skill in first if isinstance(skill, Skill)}
-    doubles = dedup.duplicates(list(unique.values()))
-    kept = [skill for skill in unique.values() if skill.id not in doubles]
-    named = family.families([describe(s.name, s.description, s.body) for s in kept], embedder=embedder)
-    final = {s.id: s.model_copy(update={"family": f}) for s, f in zip(kept, named, strict=True)}
-    return [_curated(raw, found, final, doubles) for (raw, _), found in zip(raws, first, strict=True)]
+    first = {raw.id: examine(raw, data, policy) for raw, data in raws}
+    passed = [found for found in first.values() if isinstance(found, Skill)]
+    decisions = BucketDecisions(duplicates=dedup.duplicates(passed))
+    return conclude([(raw.id, raw.origin, first[raw.id]) for raw, _ in raws], decisions, embedder=embedder)
+
+
+def conclude(
+    rows: Iterable[tuple[str, str, Skill | Rejection]], decisions: BucketDecisions, *, embedder: Embedder
+) -> list[Curated]:
+    """One Curated for each (id, origin, what ``examine`` said), in the same order. Raises EmbedderError."""
+    rows = list(rows)
+    kept = [s for _, _, s in rows if isinstance(s, Skill) and s.id not in decisions.duplicates]
+    final = {skill.id: skill for skill in _classified(kept, embedder=embedder)}
+    return [_curated(ident, origin, found, final, decisions) for ident, origin, found in rows]
+
+
+def _classified(skills: Sequence[Skill], *, embedder: Embedder) -> list[Skill]:
+    """The skills with their families, in the same order. Raises EmbedderError."""
+    named = family.families([describe(s.name, s.description, s.body) for s in skills], embedder=embedder)
+    return [skill.model_copy(update={"family": name}) for skill, name in zip(skills, named, strict=True)]
 
 
 def _curated(
-    raw: RawSkill, found: Skill | Rejection, final: dict[str, Skill], doubles: dict[str, dedup.Duplicate]
+    ident: str, origin: str, found: Skill | Rejection, final: Mapping[str, Skill], decisions: BucketDecisions
 ) -> Curated:
     if isinstance(found, Rejection):
-        return Curated(id=raw.id, origin=raw.origin, rejection=found)
-    if raw.id in doubles:
-        of, why = doubles[raw.id]
-        return Curated(id=raw.id, origin=raw.origin, rejection=why, duplicate_of=of)
-    return Curated(id=raw.id, origin=raw.origin, skill=final[raw.id])
+        return Curated(id=ident, origin=origin, rejection=found)
+    if double := decisions.duplicates.get(ident):
+        return Curated(id=ident, origin=origin, rejection=dedup.rejection(double), duplicate_of=double.of)
+    return Curated(id=ident, origin=origin, skill=final[ident], alike=decisions.alike.get(ident))

@@ -12,9 +12,9 @@ from facet_dagster.domain.ids import digest
 from facet_dagster.domain.skill import Curated, Family, RawSkill, describe
 from facet_dagster.settings import ROOT
 from facet_dagster.stages.collect import collect
-from facet_dagster.stages.curate import Policy, curate
+from facet_dagster.stages.curate import DEFAULT, Policy, curate
 from facet_dagster.stages.curate.family import DESCRIPTIONS, families
-from facet_dagster.stages.index import index, index_text
+from facet_dagster.stages.index import entries, index, index_text
 
 EXAMPLES = ROOT / "examples" / "skills"
 TABLE = {
@@ -37,8 +37,8 @@ def raw(ident: str, text: str, *, slug: str = "tide") -> tuple[RawSkill, bytes]:
     return RawSkill(id=ident, source="folder", origin=ident, slug=slug, text=digest(data), size=len(data)), data
 
 
-def run(*raws: tuple[RawSkill, bytes], allow_unknown: bool = False) -> list[Curated]:
-    return curate(raws, embedder=HashEmbedder(), policy=Policy(unknown_licence=allow_unknown))
+def run(*raws: tuple[RawSkill, bytes], policy: Policy = DEFAULT) -> list[Curated]:
+    return curate(raws, embedder=HashEmbedder(), policy=policy)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_a_duplicate_names_the_kept_skill() -> None:
 
 
 def test_unknown_licences_are_kept_when_configured() -> None:
-    [item] = run(raw("a-1", BODY), allow_unknown=True)
+    [item] = run(raw("a-1", BODY), policy=Policy(unknown_licence=True))
     assert item.skill is not None
     assert item.skill.licence.allowed is False
 
@@ -141,7 +141,7 @@ def test_indexing_twice_changes_nothing_and_stores_family_and_source() -> None:
     assert item.skill is not None
     store, embedder = MemoryVectorStore(), HashEmbedder()
     for _ in range(2):
-        assert index([item.skill], embedder=embedder, vectors=store) == 1
+        assert index(entries([item.skill]), embedder=embedder, vectors=store) == 1
     [[hit]] = store.query(embedder.encode([index_text(item.skill)]).tolist(), limit=5)
     assert hit.id == "a-1"
     assert dict(hit.payload) == {"family": item.skill.family, "source": "folder"}
