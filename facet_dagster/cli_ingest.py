@@ -11,6 +11,7 @@ from rich.table import Table
 from facet_dagster import connect
 from facet_dagster.cli_output import Json, err, out, say
 from facet_dagster.errors import ConfigError
+from facet_dagster.pipeline.corpus import withdraw
 from facet_dagster.pipeline.ingest import Ingested, ingest_sources
 from facet_dagster.pipeline.policy import policy_of
 from facet_dagster.pipeline.sources import sources_of
@@ -25,12 +26,14 @@ def ingest(source: From = "", json_: Json = False) -> None:  # noqa: FBT002 - an
     named = source or str(settings.sources or "")
     if not named:
         raise ConfigError("Name a folder, a table, a repository or a sources.yaml, or set FACET_SOURCES.")
+    ledger = connect.open_ledger(settings)
     report = ingest_sources(
         sources_of(named),
         open_source=partial(connect.open_source, settings),
-        ledger=connect.open_ledger(settings),
+        ledger=ledger,
         store=connect.open_store(settings),
         policy=policy_of(settings),
+        presence=lambda ids, there: withdraw(ids, ledger, present=there),
     )
     say(report, lambda: _print(report), as_json=json_)
     for one in report.sources:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from facet_dagster.settings import Settings
-from facet_dagster.stages.curate import Policy
+from facet_dagster.stages.curate import DEFAULT, Policy
 
 
 def policy_of(settings: Settings) -> Policy:
