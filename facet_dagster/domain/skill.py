@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
+from typing import ClassVar
 
-from facet_dagster.domain.outcome import Rejection, Value
-
-
-class Family(StrEnum):
-    """The five parent categories of the paper's Table 3."""
-
-    AI = "ai"
-    SOFTWARE = "software"
-    DATA = "data"
-    DOCUMENTS = "documents"
-    MULTIMEDIA = "multimedia"
+from facet_dagster.domain.outcome import Rejection, Sparse, Value
+from facet_dagster.domain.taxonomy import Classification
+from facet_dagster.domain.taxonomy import Family as Family
 
 
 class PackageFacts(Value):
@@ -53,8 +45,13 @@ class Licence(Value):
     evidence: str
 
 
-class Skill(Value):
-    """A skill that survived cleaning. ``body`` is Markdown without front matter."""
+class Skill(Sparse):
+    """A skill that survived cleaning. ``body`` is Markdown without front matter.
+
+    ``family`` is the nearest of five descriptions and stands in prompts; ``classified`` is the finer judgement.
+    """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"classified"})
 
     id: str
     name: str
@@ -67,6 +64,7 @@ class Skill(Value):
     origin: str
     notes: tuple[str, ...] = ()
     facts: PackageFacts = PackageFacts()
+    classified: Classification | None = None
 
 
 class Curated(Value):

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from facet_dagster.domain.outcome import Rejection
-from facet_dagster.domain.skill import Curated, Family, RawSkill, Skill, describe
+from facet_dagster.domain.skill import Curated, Family, RawSkill, Skill
 from facet_dagster.ports import Embedder
-from facet_dagster.stages.curate import clean, dedup, family, licence
+from facet_dagster.stages.curate import classify, clean, dedup, licence
 from facet_dagster.stages.curate.parse import decode, parse
 
-VERSION = "1"
+VERSION = "2"
 
 
 def curate(
@@ -31,8 +31,7 @@ def curate(
     unique = {skill.id: skill for skill in first if isinstance(skill, Skill)}
     doubles = dedup.duplicates(list(unique.values()))
     kept = [skill for skill in unique.values() if skill.id not in doubles]
-    named = family.families([describe(s.name, s.description, s.body) for s in kept], embedder=embedder)
-    final = {s.id: s.model_copy(update={"family": f}) for s, f in zip(kept, named, strict=True)}
+    final = {skill.id: skill for skill in classify.classified(kept, embedder=embedder)}
     return [_curated(raw, found, final, doubles) for (raw, _), found in zip(raws, first, strict=True)]
 
 
