@@ -48,11 +48,28 @@ class HypothesisReply(Value):
     hypotheses: list[Hypothesis] = Field(description="1 to 3")
 
 
-class SkillHypotheses(Value):
-    """The hypotheses of one skill, as stored by ``scenario_hypotheses``."""
+class Span(Value):
+    """Where the words of an operation or a hypothesis stand in its skill: ``[start, end)``, characters of ``part``."""
+
+    operation: str
+    skill: str
+    part: Literal["body", "description"]
+    start: int
+    end: int
+
+
+class SkillHypotheses(Sparse):
+    """The hypotheses of one skill, as stored by ``scenario_hypotheses``.
+
+    ``extracted`` ones were read out of the skill itself without a model: ``spans`` are their places, H1, H2, ...
+    """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"extracted", "spans"})
 
     skill_id: str
     reply: HypothesisReply
+    extracted: bool = False
+    spans: tuple[Span, ...] = ()
 
 
 class BucketHypotheses(Value):
@@ -303,16 +320,6 @@ class AlignmentReply(Value):
     corrections: list[str] = Field(
         default=[], description="slips inside states, rules or discriminators: the place, and what holds instead"
     )
-
-
-class Span(Value):
-    """Where the words of an operation stand in its skill: ``[start, end)`` in characters of ``part``."""
-
-    operation: str
-    skill: str
-    part: Literal["body", "description"]
-    start: int
-    end: int
 
 
 MODULES = (

@@ -9,7 +9,7 @@ from facet_dagster.domain.ids import bucket_keys, digest
 from facet_dagster.funnel import Stage, current
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import Settings
-from facet_dagster.stages import brief, curate, environment, hypothesise, index, pair, scenario, task
+from facet_dagster.stages import brief, curate, environment, extract, hypothesise, index, pair, retrieve, scenario, task
 
 
 class SkillStages(NamedTuple):
@@ -44,9 +44,17 @@ def skill_stages(settings: Settings, ledger: Ledger) -> SkillStages:
     corpus = corpus_digest(ledger)
     skills = Stage("skills", curate.VERSION, (), (corpus,))
     indexed = Stage("skill_index", index.VERSION, (skills,), (settings.embedder_dtype,))
-    hypotheses = Stage("scenario_hypotheses", hypothesise.VERSION, (skills,))
-    candidates = Stage("seed_candidates", pair.VERSION, (indexed, hypotheses), (settings.neighbours, corpus))
+    hypotheses = _hypotheses(settings, skills)
+    proposing = (retrieve.VERSION,) if settings.candidates == "hypothesis" else ()
+    parts = (settings.neighbours, corpus, *proposing)
+    candidates = Stage("seed_candidates", pair.VERSION, (indexed, hypotheses), parts)
     return SkillStages(skills, indexed, hypotheses, candidates)
+
+
+def _hypotheses(settings: Settings, skills: Stage) -> Stage:
+    if settings.hypotheses == "extract":
+        return Stage("scenario_hypotheses", extract.VERSION, (skills,), ("extract",))
+    return Stage("scenario_hypotheses", hypothesise.VERSION, (skills,))
 
 
 def seed_stages(settings: Settings) -> SeedStages:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -36,9 +36,11 @@ from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStor
 from facet_dagster.settings import Settings
 from facet_dagster.stages import collect as collecting
 from facet_dagster.stages import curate as curating
+from facet_dagster.stages import extract as extracting
 from facet_dagster.stages import hypothesise as hypothesising
 from facet_dagster.stages import index as indexing
 from facet_dagster.stages import pair as pairing
+from facet_dagster.stages import retrieve as retrieving
 
 INGEST_BATCH = 500
 
@@ -146,14 +148,18 @@ def _by_bucket(items: Iterable[Skill]) -> dict[str, list[Skill]]:
 
 
 def scenario_hypotheses(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM) -> Compute:
-    """Bucket -> BucketHypotheses. A skill whose reply stays malformed is listed, and does not stop others."""
+    """Bucket -> BucketHypotheses. A skill whose reply stays malformed is listed, and does not stop others.
+
+    With FACET_HYPOTHESES=extract no model is asked.
+    """
     kept = _by_bucket(kept_skills(settings, ledger, store).values())
 
     def compute(bucket: str) -> Outcome:
         items, refused, facts = list[SkillHypotheses](), dict[str, str](), list[Fact]()
         for skill in kept.get(bucket, []):
             try:
-                outcome = hypothesising.hypothesise(skill, llm=llm)
+                extracted = settings.hypotheses == "extract"
+                outcome = extracting.extract(skill) if extracted else hypothesising.hypothesise(skill, llm=llm)
             except MalformedReply as error:
                 refused[skill.id] = str(error)
                 continue
@@ -190,12 +196,12 @@ def seed_candidates(
     lost = [skill for ident, skill in sorted(able.items()) if ident not in vectors.ids()]
     indexing.index(lost, embedder=embedder, vectors=vectors)
     buckets = _by_bucket(able.values())
+    propose = _proposer(settings, able, replies, vectors=vectors, embedder=embedder, llm=llm)
 
     def compute(bucket: str) -> Outcome:
         judged = list[JudgedCandidate]()
         for skill in buckets.get(bucket, []):
-            proposed = pairing.propose(skill, vectors=vectors, embedder=embedder, llm=llm, limit=settings.neighbours)
-            for candidate in proposed:
+            for candidate in propose(skill):
                 if all(ident in able for ident in candidate.skills):
                     judged.append(_judge(candidate.skills, candidate, able, replies, llm))
         accepted = sum(item.rejection is None for item in judged)
@@ -206,6 +212,34 @@ def seed_candidates(
         )
 
     return compute
+
+
+def _proposer(
+    settings: Settings,
+    able: dict[str, Skill],
+    replies: dict[str, HypothesisReply],
+    *,
+    vectors: VectorStore,
+    embedder: Embedder,
+    llm: LLM,
+) -> Callable[[Skill], list[Candidate]]:
+    """Skill -> its candidate pairs, as FACET_CANDIDATES says."""
+    limit = settings.neighbours
+    if settings.candidates == "skill":
+        return lambda skill: pairing.propose(skill, vectors=vectors, embedder=embedder, llm=llm, limit=limit)
+    lexicon = retrieving.Lexicon.of([able[ident] for ident in sorted(able)])
+
+    def propose(skill: Skill) -> list[Candidate]:
+        texts = [f"{scenario.title}. {scenario.situation}" for scenario in replies[skill.id].hypotheses]
+
+        def rank() -> list[str]:
+            return retrieving.partners(
+                skill, texts, able, vectors=vectors, embedder=embedder, lexicon=lexicon, limit=limit
+            )
+
+        return pairing.pinned("complements", skill.id, rank, llm=llm)
+
+    return propose
 
 
 def _judge(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import date
 from typing import Any
 
@@ -41,8 +41,13 @@ def propose(skill: Skill, *, vectors: VectorStore, embedder: Embedder, llm: LLM,
         related = [hit for hit in hits if hit.id != skill.id and UNRELATED < hit.score < NEAR_IDENTICAL]
         return [f"{hit.id} {hit.score:.3f}" for hit in related[:limit]]
 
-    pinned = (line.split(" ") for line in llm.pin("neighbours", skill.id, rank))
-    return [_candidate(skill.id, other, float(score)) for other, score in pinned]
+    return pinned("neighbours", skill.id, rank, llm=llm)
+
+
+def pinned(name: str, anchor: str, rank: Callable[[], list[str]], *, llm: LLM) -> list[Candidate]:
+    """Pairs of ``anchor`` with the partners in the lines ``<skill id> <cosine>`` of ``rank``; pinned."""
+    lines = (line.split(" ") for line in llm.pin(name, anchor, rank))
+    return [_candidate(anchor, other, float(score)) for other, score in lines]
 
 
 def _candidate(anchor: str, other: str, score: float) -> Candidate:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -20,7 +21,9 @@ from facet_dagster.domain.outcome import Value
 from facet_dagster.domain.skill import Skill, describe
 from facet_dagster.ports import Embedder, VectorStore
 
+VERSION = "1"
 DEPTH = 200  # of each ranking
+POOL = 20  # skills of which a scenario's group is chosen
 RANK = 60  # of reciprocal rank fusion: how little the first places differ
 K1, B = 1.5, 0.75  # of BM25, its usual values
 BODY = 3_000  # characters of a body whose words count
@@ -175,3 +178,29 @@ def complementary(
         chosen.append(best)
         likeness.append(round(float(closest[best]), 3))
     return [(pool[n], cosine) for n, cosine in zip(chosen, likeness, strict=True)]
+
+
+def partners(
+    skill: Skill,
+    texts: Sequence[str],
+    skills: Mapping[str, Skill],
+    *,
+    vectors: VectorStore,
+    embedder: Embedder,
+    lexicon: Lexicon,
+    limit: int,
+) -> list[str]:
+    """At most ``limit`` lines ``<skill id> <cosine>``: what the scenarios ``texts`` need beside ``skill``.
+
+    The best partner of each scenario comes first, then the second best of each, and so on; ``skills`` are those that
+    may be partners. Raises EmbedderError, VectorStoreError.
+    """
+    groups = []
+    for hits in zip(texts, search(texts, vectors=vectors, embedder=embedder, lexicon=lexicon, limit=POOL), strict=True):
+        pool = [skills[hit.id] for hit in hits[1] if hit.id in skills]
+        groups.append(complementary(hits[0], pool, embedder=embedder, size=limit + 1, first=skill)[1:])
+    ranked = (one for layer in zip_longest(*groups) for one in layer if one)
+    best: dict[str, float] = {}
+    for partner, cosine in ranked:
+        best.setdefault(partner.id, cosine)
+    return [f"{ident} {cosine:.3f}" for ident, cosine in list(best.items())[:limit]]
