@@ -24,12 +24,12 @@ Passage = tuple[Part, int, int]
 
 _HEADING = re.compile(
     r"(?im)^#{1,4} +(?!.*\b(?:not|avoid)\b)[^\n]*(?:when to (?:use|activate|invoke)"
-    r"|use (?:this )?(?:skill )?(?:when|for|if)\b|use cases?|\btriggers?\b|\bscenarios?\b|适用|使用场景|何时使用)[^\n]*\n"
+    r"|use (?:this )?(?:skill )?(?:when|for|if)\b|use cases?|\bscenarios?\b|适用|使用场景|何时使用)[^\n]*\n"
 )
 _NEXT = re.compile(r"(?m)^#{1,4} ")
 _ITEM = re.compile(r"(?m)^[ \t]*(?:[-*+]|\d{1,2}[.)])[ \t]+(\S[^\n]{10,600})")
 _SENTENCE = re.compile(r"[^.!?。\s][^!?。\n]*?(?:[.!?](?=\s|$)|。|$)", re.MULTILINE)
-_WHEN = re.compile(r"(?i)\buse(?:d|ful)?\b[^.]{0,30}\b(?:when|for|if|to)\b|\btriggers?\b|适用于|用于|当用户")
+_WHEN = re.compile(r"(?i)\buse(?:d|ful)?\b[^.]{0,30}\b(?:when|for|if|to)\b|适用于|用于|当用户")
 _NUMBERED = re.compile(r"\(\d\)\s*([^()]{12,}?)(?=[,;.]?\s*(?:and |or )?\(\d\)|[.;]?\s*$)")
 _FORMAT = re.compile(
     r"(?i)\b(csv|tsv|jsonl|json|ya?ml|toml|xml|markdown|html|pdf|excel|xlsx|docx|pptx|sqlite|sql|parquet|logs?|svg|png|jpe?g|wav"
