@@ -129,11 +129,17 @@ class Seed(Value):
     families: tuple[str, str]
 
 
-class Selection(Value):
-    """The value of ``seed_selection``: seeds that one selection added to a batch."""
+class Selection(Sparse):
+    """The value of ``seed_selection``: seeds that one selection added to a batch.
+
+    ``repeated`` maps pairs that were refused to the seed or pair whose scenario theirs repeats.
+    """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"repeated"})
 
     batch: str
     seeds: tuple[Seed, ...]
+    repeated: dict[str, str] = {}
 
 
 class Operation(Value):

@@ -9,7 +9,19 @@ from facet_dagster.domain.ids import bucket_keys, digest
 from facet_dagster.funnel import Stage, current
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import Settings
-from facet_dagster.stages import brief, curate, environment, extract, hypothesise, index, pair, retrieve, scenario, task
+from facet_dagster.stages import (
+    brief,
+    curate,
+    environment,
+    extract,
+    hypothesise,
+    index,
+    pair,
+    retrieve,
+    scenario,
+    select,
+    task,
+)
 
 
 class SkillStages(NamedTuple):
@@ -111,6 +123,6 @@ def effort(settings: Settings) -> task.Effort:
 def selection_stage(settings: Settings, ledger: Ledger, count: int) -> Stage:
     """``seed_selection`` for the candidates as they are now; its key is the batch."""
     candidates = current(skill_stages(settings, ledger).seed_candidates, bucket_keys(), ledger)
-    return Stage(
-        "seed_selection", pair.VERSION, (), (count, [(key, candidates[key].output) for key in sorted(candidates)])
-    )
+    rules = (settings.skill_share, settings.selection_number)
+    outputs = [(key, candidates[key].output) for key in sorted(candidates)]
+    return Stage("seed_selection", f"{pair.VERSION}-{select.VERSION}", (), (count, outputs, *rules))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date
 from functools import cache
 from pathlib import Path
 
@@ -24,8 +23,6 @@ from facet_dagster.domain.scenario import (
     Candidate,
     HypothesisReply,
     JudgedCandidate,
-    Seed,
-    Selection,
     SkillHypotheses,
 )
 from facet_dagster.domain.skill import BucketSkills, Curated, RawSkill, Skill
@@ -274,34 +271,6 @@ def _candidate_facts(judged: Sequence[JudgedCandidate], version: str) -> Iterabl
         yield EdgeFact(child=item.candidate.id, parent=second, kind="skill")
 
 
-def seed_selection(
-    settings: Settings, *, batch: str, count: int, ledger: Ledger, store: ArtifactStore, llm: LLM
-) -> Compute:
-    """Batch -> Selection: fill ``batch`` up to ``count`` seeds, no pair twice in any batch."""
-    judged = judged_candidates(settings, ledger, store)
-    kept = kept_skills(settings, ledger, store)
-
-    def compute(_batch: str) -> Outcome:
-        taken = ledger.find(SeedFact)
-        room = count - sum(fact.batch == batch for fact in taken)
-        used = {fact.candidate for fact in taken}
-        skills_used = {ident for fact in taken for ident in (fact.first, fact.second)}
-        day = date.fromisoformat(llm.pin("day", batch, lambda: [date.today().isoformat()])[0])  # noqa: DTZ011 - a local night
-
-        def choose(pool: Sequence[JudgedCandidate]) -> list[Seed]:
-            return pairing.select(pool, kept, count=max(room, 0), taken=used | skills_used, day=day)
-
-        wanted = llm.pin("selection", f"{batch}/{count}", lambda: [seed.candidate for seed in choose(judged)])
-        seeds = choose([item for item in judged if item.candidate.id in wanted])
-        return Outcome(
-            Selection(batch=batch, seeds=tuple(seeds)),
-            numbers={"seeds": len(seeds), "candidates": len(judged)},
-            facts=tuple(fact for seed in seeds for fact in _seed_facts(seed, batch)),
-        )
-
-    return compute
-
-
 def judged_candidates(settings: Settings, ledger: Ledger, store: ArtifactStore) -> list[JudgedCandidate]:
     """All current judgements, one a pair, sorted by pair id."""
     results = current(skill_stages(settings, ledger).seed_candidates, bucket_keys(), ledger)
@@ -309,19 +278,6 @@ def judged_candidates(settings: Settings, ledger: Ledger, store: ArtifactStore) 
     buckets = [BucketCandidates.model_validate_json(store.get(sha)) for sha in outputs]
     pairs = {item.candidate.id: item for bucket in reversed(buckets) for item in reversed(bucket.items)}
     return [pairs[ident] for ident in sorted(pairs)]
-
-
-def _seed_facts(seed: Seed, batch: str) -> Iterable[Fact]:
-    yield SeedFact(
-        key=seed.key,
-        batch=batch,
-        candidate=seed.candidate,
-        first=seed.skills[0],
-        second=seed.skills[1],
-        scenario=seed.scenario,
-        families=list(seed.families),
-    )
-    yield EdgeFact(child=seed.key, parent=seed.candidate, kind="candidate")
 
 
 def batch_keys(ledger: Ledger, batch: str) -> list[str]:
