@@ -19,6 +19,7 @@ from facet_dagster.cli_experiment import experiment_app
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
 from facet_dagster.cli_output import Json, err, out, say
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
+from facet_dagster.cli_skills import skills_app
 from facet_dagster.cli_task import coverage, scenario
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
@@ -51,6 +52,7 @@ app.command()(scenario)
 app.add_typer(experiment_app, name="experiment")
 app.command()(certify)
 app.command()(revalidate)
+app.add_typer(skills_app, name="skills")
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tape_app, name="tape")
 app.add_typer(cache_app, name="cache")

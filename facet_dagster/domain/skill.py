@@ -66,6 +66,11 @@ class Skill(Sparse):
     facts: PackageFacts = PackageFacts()
     classified: Classification | None = None
 
+    @property
+    def shelf(self) -> Family:
+        """The family under which it is counted, filtered and shown: that of its category where there is one."""
+        return self.classified.category.family if self.classified else self.family
+
 
 class Curated(Value):
     """The outcome of stage 1 for one raw skill: exactly one of ``skill`` and ``rejection``."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from facet_dagster.domain.skill import Skill, describe
 from facet_dagster.ports import Embedder, Point, VectorStore
 
-VERSION = "1"
+VERSION = "2"
 BATCH = 512
 
 
@@ -26,7 +26,7 @@ def index(skills: Sequence[Skill], *, embedder: Embedder, vectors: VectorStore) 
         rows = embedder.encode([index_text(skill) for skill in batch])
         vectors.upsert(
             [
-                Point(skill.id, row.tolist(), {"family": skill.family, "source": skill.source})
+                Point(skill.id, row.tolist(), {"family": skill.shelf, "source": skill.source})
                 for skill, row in zip(batch, rows, strict=True)
             ]
         )

@@ -52,8 +52,11 @@ def words(text: str) -> list[str]:
 class Lexicon:
     """BM25 over skills: name and description count twice, then the beginning of the body."""
 
-    def __init__(self, ids: Sequence[str], terms: Sequence[str], weights: sparse.csr_matrix) -> None:
+    def __init__(
+        self, ids: Sequence[str], families: Sequence[str], terms: Sequence[str], weights: sparse.csr_matrix
+    ) -> None:
         self.ids = list(ids)
+        self._families = list(families)
         self._terms = {term: n for n, term in enumerate(terms)}
         self._weights = weights  # one row a term, one column a skill
 
@@ -71,7 +74,11 @@ class Lexicon:
         weights = _bm25(np.array(rows, int), np.array(columns, int), np.array(counts, float), np.array(lengths, float))
         shape = (len(terms), len(skills))
         matrix = sparse.csr_matrix((weights, (rows, columns)), shape=shape, dtype=np.float32)
-        return cls([skill.id for skill in skills], list(terms), matrix)
+        return cls([skill.id for skill in skills], [skill.shelf for skill in skills], list(terms), matrix)
+
+    def of_family(self, family: str) -> frozenset[str]:
+        """The ids of a family's skills."""
+        return frozenset(ident for ident, other in zip(self.ids, self._families, strict=True) if other == family)
 
     def ranked(self, text: str, limit: int) -> list[str]:
         """At most ``limit`` ids of skills that share a word with ``text``, best first, ties by id."""
@@ -86,10 +93,9 @@ class Lexicon:
         """One file, replaced whole."""
         aside = path.with_suffix(".new.npz")
         data = self._weights
-        ids, terms = np.array(self.ids, str), np.array(list(self._terms), str)
-        np.savez(
-            aside, ids=ids, terms=terms, data=data.data, indices=data.indices, indptr=data.indptr, shape=data.shape
-        )
+        ids, families, terms = (np.array(list(text), str) for text in (self.ids, self._families, self._terms))
+        weights = {"data": data.data, "indices": data.indices, "indptr": data.indptr, "shape": np.array(data.shape)}
+        np.savez(aside, allow_pickle=False, ids=ids, families=families, terms=terms, **weights)
         aside.replace(path)
 
     @classmethod
@@ -98,7 +104,8 @@ class Lexicon:
         try:
             with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 matrix = sparse.csr_matrix((file["data"], file["indices"], file["indptr"]), shape=tuple(file["shape"]))
-                return cls(file["ids"].tolist(), file["terms"].tolist(), matrix)
+                ids, families, terms = (file[name].tolist() for name in ("ids", "families", "terms"))
+                return cls(ids, families, terms, matrix)
         except (BadZipFile, EOFError, KeyError) as error:
             raise ValueError(f"{path} holds no words of skills: {error}") from error
 

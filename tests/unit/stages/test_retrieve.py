@@ -53,6 +53,7 @@ def test_a_lexicon_comes_back_from_its_file(tmp_path: Path) -> None:
     again = Lexicon.load(tmp_path / "words.npz")
     for text in ("tide tables", "letters in Danish", "zenith"):
         assert again.ranked(text, 5) == lexicon.ranked(text, 5) != []
+    assert again.of_family("data") == frozenset(lexicon.ids)
     assert [path.name for path in tmp_path.iterdir()] == ["words.npz"]
 
 
