@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,26 @@ def test_a_batch_is_filled_once_and_the_next_one_takes_other_skills(world: World
     used = [ident for seed in seeds for ident in seed.skills]
     assert len(set(used)) == len(used)
     assert {fact.key for fact in world.ledger.find(SeedFact)} == {seed.key for seed in seeds}
+
+
+class Pinned(ScriptedLLM):
+    """Answers the pin of the selection, as a tape does."""
+
+    def __init__(self, wanted: list[str]) -> None:
+        super().__init__({})
+        self._wanted = wanted
+
+    def pin(self, name: str, subject: str, compute: Callable[[], list[str]]) -> list[str]:
+        return self._wanted if name == "selection" else compute()
+
+
+def test_a_recorded_selection_comes_out_whatever_the_rules_say_now(world: World) -> None:
+    pairs = pipeline.judged_candidates(world.settings, world.ledger, world.store)
+    wanted = [item.candidate.id for item in pairs][:5]
+    uses = Counter(ident for item in pairs[:5] for ident in item.candidate.skills)
+    assert max(uses.values()) > 1, "the rules of today would not choose this"
+    world.llm = Pinned(wanted)
+    assert {seed.candidate for seed in world.select("a", 5).seeds} == set(wanted)
 
 
 def test_skills_are_found_by_a_sentence_and_within_a_family(world: World) -> None:
