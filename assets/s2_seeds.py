@@ -9,12 +9,13 @@ import dagster as dg
 from assets._dagster import fan_out, settle_one, stage_asset
 from assets.links import seed_links
 from assets.partitions import SEEDS, SKILL_BUCKETS
+from facet_dagster.pipeline import selection
 from facet_dagster.pipeline import skills as pairing
 from facet_dagster.pipeline import tasks as pipeline
 from facet_dagster.pipeline.graph import seed_stages, selection_stage, skill_stages
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStore
 from facet_dagster.settings import Settings
-from facet_dagster.stages import pair
+from facet_dagster.stages import pair, select
 from facet_dagster.stages import scenario as scenarios
 
 
@@ -49,7 +50,7 @@ class SelectionConfig(dg.Config):
     count: int = 0
 
 
-@dg.asset(deps=["seed_candidates"], group_name="s2_seeds", code_version=pair.VERSION)
+@dg.asset(deps=["seed_candidates"], group_name="s2_seeds", code_version=f"{pair.VERSION}-{select.VERSION}")
 def seed_selection(
     context: dg.AssetExecutionContext,
     config: SelectionConfig,
@@ -57,11 +58,14 @@ def seed_selection(
     ledger: dg.ResourceParam[Ledger],
     store: dg.ResourceParam[ArtifactStore],
     llm: dg.ResourceParam[LLM],
+    embedder: dg.ResourceParam[Embedder],
 ) -> dg.MaterializeResult[None]:
-    """Accepted pairs chosen for a batch, balanced over families, no pair twice: mints the seed partitions."""
+    """Accepted pairs chosen for a batch, balanced over task families, no pair twice: mints the seed partitions."""
     batch = config.batch or f"{date.today():%y%m%d}"  # noqa: DTZ011 - a local night
     count = config.count or settings.seeds
-    compute = pairing.seed_selection(settings, batch=batch, count=count, ledger=ledger, store=store, llm=llm)
+    compute = selection.seed_selection(
+        settings, batch=batch, count=count, ledger=ledger, store=store, llm=llm, embedder=embedder
+    )
     stage = selection_stage(settings, ledger, count)
     result = settle_one(context, stage, batch, compute, ledger=ledger, store=store)
     keys = pairing.batch_keys(ledger, batch)

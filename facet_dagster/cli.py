@@ -22,6 +22,7 @@ from facet_dagster.cli_output import Json, err, out, say
 from facet_dagster.cli_review import review
 from facet_dagster.cli_rollout import export_near_miss, export_sft, rollouts, show_rollouts
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
+from facet_dagster.cli_skills import skills_app
 from facet_dagster.cli_task import coverage, scenario
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
@@ -61,6 +62,7 @@ app.command()(rollouts)
 app.command()(review)
 export_app.command("sft")(export_sft)
 export_app.command("near-miss")(export_near_miss)
+app.add_typer(skills_app, name="skills")
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tape_app, name="tape")
 app.add_typer(cache_app, name="cache")

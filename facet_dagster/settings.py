@@ -61,7 +61,18 @@ class Settings(BaseSettings):
     embedder_dtype: str = Field(default="auto", pattern="^(auto|float32|bfloat16)$")
     base_image: str = "python:3.11-slim-bookworm"
     seeds: int = Field(default=12, ge=1, description="how many pairs are selected in one selection")
+    skill_share: float = Field(
+        default=0.005, gt=0, le=1, description="of all seeds, how many one skill may be in; one is always allowed"
+    )
+    selection_number: int = Field(default=0, ge=0, description="another number draws another selection")
     neighbours: int = Field(default=1, ge=1, description="candidate partners proposed for each skill")
+    hypotheses: Literal["model", "extract"] = Field(
+        default="model", description="extract: read out of each skill's own words, without a model"
+    )
+    candidates: Literal["skill", "hypothesis"] = Field(
+        default="skill",
+        description="partners of a skill: its nearest neighbours, or what its hypotheses need and it does not have",
+    )
     environment_repairs: int = Field(default=3, ge=0, description="paper, section 3.3")
     task_repairs: int = Field(default=5, ge=0, description="paper, Table 8")
     pipeline: Pipeline = Field(

@@ -48,11 +48,28 @@ class HypothesisReply(Value):
     hypotheses: list[Hypothesis] = Field(description="1 to 3")
 
 
-class SkillHypotheses(Value):
-    """The hypotheses of one skill, as stored by ``scenario_hypotheses``."""
+class Span(Value):
+    """Where the words of an operation or a hypothesis stand in its skill: ``[start, end)``, characters of ``part``."""
+
+    operation: str
+    skill: str
+    part: Literal["body", "description"]
+    start: int
+    end: int
+
+
+class SkillHypotheses(Sparse):
+    """The hypotheses of one skill, as stored by ``scenario_hypotheses``.
+
+    ``extracted`` ones were read out of the skill itself without a model: ``spans`` are their places, H1, H2, ...
+    """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"extracted", "spans"})
 
     skill_id: str
     reply: HypothesisReply
+    extracted: bool = False
+    spans: tuple[Span, ...] = ()
 
 
 class BucketHypotheses(Value):
@@ -112,11 +129,17 @@ class Seed(Value):
     families: tuple[str, str]
 
 
-class Selection(Value):
-    """The value of ``seed_selection``: seeds that one selection added to a batch."""
+class Selection(Sparse):
+    """The value of ``seed_selection``: seeds that one selection added to a batch.
+
+    ``repeated`` maps pairs that were refused to the seed or pair whose scenario theirs repeats.
+    """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"repeated"})
 
     batch: str
     seeds: tuple[Seed, ...]
+    repeated: dict[str, str] = {}
 
 
 class Operation(Value):
@@ -303,16 +326,6 @@ class AlignmentReply(Value):
     corrections: list[str] = Field(
         default=[], description="slips inside states, rules or discriminators: the place, and what holds instead"
     )
-
-
-class Span(Value):
-    """Where the words of an operation stand in its skill: ``[start, end)`` in characters of ``part``."""
-
-    operation: str
-    skill: str
-    part: Literal["body", "description"]
-    start: int
-    end: int
 
 
 MODULES = (

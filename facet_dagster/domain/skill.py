@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
-from typing import Literal
+from typing import ClassVar, Literal
 
 from facet_dagster.domain.outcome import Rejection, Sparse, Value
-
-
-class Family(StrEnum):
-    """The five parent categories of the paper's Table 3."""
-
-    AI = "ai"
-    SOFTWARE = "software"
-    DATA = "data"
-    DOCUMENTS = "documents"
-    MULTIMEDIA = "multimedia"
+from facet_dagster.domain.taxonomy import Classification
+from facet_dagster.domain.taxonomy import Family as Family
 
 
 class PackageFacts(Sparse):
@@ -70,9 +61,12 @@ class Licence(Value):
 
 
 class Skill(Sparse):
-    """A skill that survived cleaning. ``body`` is Markdown without front matter."""
+    """A skill that survived cleaning. ``body`` is Markdown without front matter.
 
-    SPARSE = frozenset({"commit"})
+    ``family`` is the nearest of five descriptions and stands in prompts; ``classified`` is the finer judgement.
+    """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"classified", "commit"})
 
     id: str
     name: str
@@ -86,6 +80,12 @@ class Skill(Sparse):
     notes: tuple[str, ...] = ()
     facts: PackageFacts = PackageFacts()
     commit: str = ""
+    classified: Classification | None = None
+
+    @property
+    def shelf(self) -> Family:
+        """The family under which it is counted, filtered and shown: that of its category where there is one."""
+        return self.classified.category.family if self.classified else self.family
 
 
 class Duplicate(Value):

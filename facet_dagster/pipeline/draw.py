@@ -23,11 +23,13 @@ from facet_dagster.errors import ConfigError, MalformedReply
 from facet_dagster.funnel import plan, run_stage
 from facet_dagster.pipeline.experiment import Arm, Last, Ports, StageDone, run_arms
 from facet_dagster.pipeline.graph import skill_stages
-from facet_dagster.pipeline.skills import candidate_facts, kept_skills, seed_facts, skill_index, skills
+from facet_dagster.pipeline.selection import seed_facts
+from facet_dagster.pipeline.skills import candidate_facts, kept_skills, skill_index, skills
 from facet_dagster.ports import LLM, Embedder, Ledger, VectorStore
 from facet_dagster.settings import Settings
 from facet_dagster.stages import hypothesise as hypothesising
 from facet_dagster.stages import pair as pairing
+from facet_dagster.stages.select import seeds_of
 
 
 class Drawn(Value):
@@ -154,7 +156,7 @@ def _mint(
     for item in accepted:
         key = minted.get(item.candidate.id)
         if key is None:
-            (seed,) = pairing.select([item], kept, count=1, taken=(), day=date.today())  # noqa: DTZ011 - a local day
+            (seed,) = seeds_of([item], kept, date.today())  # noqa: DTZ011 - a local day
             ledger.append([*candidate_facts([item], version), *seed_facts(seed, batch)])
             key = seed.key
         keys.append(key)

@@ -9,7 +9,19 @@ from facet_dagster.funnel import Stage, current
 from facet_dagster.pipeline.corpus import bucket_inputs, version_of
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import Settings
-from facet_dagster.stages import brief, curate, environment, hypothesise, index, pair, scenario, task
+from facet_dagster.stages import (
+    brief,
+    curate,
+    environment,
+    extract,
+    hypothesise,
+    index,
+    pair,
+    retrieve,
+    scenario,
+    select,
+    task,
+)
 
 
 class SkillStages(NamedTuple):
@@ -42,9 +54,17 @@ def skill_stages(settings: Settings, ledger: Ledger) -> SkillStages:
     parts = (version_of(settings),)
     skills = Stage("skills", curate.VERSION, (), parts, own=lambda: bucket_inputs(ledger))
     indexed = Stage("skill_index", index.VERSION, (skills,), (settings.embedder_dtype,))
-    hypotheses = Stage("scenario_hypotheses", hypothesise.VERSION, (skills,))
-    candidates = Stage("seed_candidates", pair.VERSION, (indexed, hypotheses), (settings.neighbours,))
+    hypotheses = _hypotheses(settings, skills)
+    proposing = (retrieve.VERSION,) if settings.candidates == "hypothesis" else ()
+    proposed = (settings.neighbours, *proposing)
+    candidates = Stage("seed_candidates", pair.VERSION, (indexed, hypotheses), proposed)
     return SkillStages(skills, indexed, hypotheses, candidates)
+
+
+def _hypotheses(settings: Settings, skills: Stage) -> Stage:
+    if settings.hypotheses == "extract":
+        return Stage("scenario_hypotheses", extract.VERSION, (skills,), ("extract",))
+    return Stage("scenario_hypotheses", hypothesise.VERSION, (skills,))
 
 
 def seed_stages(settings: Settings) -> SeedStages:
@@ -101,6 +121,6 @@ def effort(settings: Settings) -> task.Effort:
 def selection_stage(settings: Settings, ledger: Ledger, count: int) -> Stage:
     """``seed_selection`` for the candidates as they are now; its key is the batch."""
     candidates = current(skill_stages(settings, ledger).seed_candidates, bucket_keys(), ledger)
-    return Stage(
-        "seed_selection", pair.VERSION, (), (count, [(key, candidates[key].output) for key in sorted(candidates)])
-    )
+    rules = (settings.skill_share, settings.selection_number)
+    outputs = [(key, candidates[key].output) for key in sorted(candidates)]
+    return Stage("seed_selection", f"{pair.VERSION}-{select.VERSION}", (), (count, outputs, *rules))

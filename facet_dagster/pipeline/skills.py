@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from facet_dagster.domain.facts import (
@@ -22,8 +21,6 @@ from facet_dagster.domain.scenario import (
     Candidate,
     HypothesisReply,
     JudgedCandidate,
-    Seed,
-    Selection,
     SkillHypotheses,
 )
 from facet_dagster.domain.skill import BucketIndex, BucketSkills, Curated, IndexEntry, Skill
@@ -36,9 +33,11 @@ from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger, VectorStor
 from facet_dagster.settings import Settings
 from facet_dagster.stages import collect as collecting
 from facet_dagster.stages import curate as curating
+from facet_dagster.stages import extract as extracting
 from facet_dagster.stages import hypothesise as hypothesising
 from facet_dagster.stages import index as indexing
 from facet_dagster.stages import pair as pairing
+from facet_dagster.stages import retrieve as retrieving
 
 
 def ingest(path: Path, *, ledger: Ledger, store: ArtifactStore) -> int:
@@ -178,14 +177,18 @@ def _by_bucket(items: Iterable[Skill]) -> dict[str, list[Skill]]:
 
 
 def scenario_hypotheses(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM) -> Compute:
-    """Bucket -> BucketHypotheses. A skill whose reply stays malformed is listed, and does not stop others."""
+    """Bucket -> BucketHypotheses. A skill whose reply stays malformed is listed, and does not stop others.
+
+    With FACET_HYPOTHESES=extract no model is asked.
+    """
     kept = kept_skills(settings, ledger, store)
 
     def compute(bucket: str) -> Outcome:
         items, refused, facts = list[SkillHypotheses](), dict[str, str](), list[Fact]()
         for skill in kept.bucket(bucket).values():
             try:
-                outcome = hypothesising.hypothesise(skill, llm=llm)
+                extracted = settings.hypotheses == "extract"
+                outcome = extracting.extract(skill) if extracted else hypothesising.hypothesise(skill, llm=llm)
             except MalformedReply as error:
                 refused[skill.id] = str(error)
                 continue
@@ -221,12 +224,12 @@ def seed_candidates(
     able = {ident: skill for ident, skill in kept.items() if ident in replies}
     mend_index(settings, ledger=ledger, store=store, embedder=embedder, vectors=vectors)
     buckets = _by_bucket(able.values())
+    propose = _proposer(settings, able, replies, vectors=vectors, embedder=embedder, llm=llm)
 
     def compute(bucket: str) -> Outcome:
         judged = list[JudgedCandidate]()
         for skill in buckets.get(bucket, []):
-            proposed = pairing.propose(skill, vectors=vectors, embedder=embedder, llm=llm, limit=settings.neighbours)
-            for candidate in proposed:
+            for candidate in propose(skill):
                 if all(ident in able for ident in candidate.skills):
                     judged.append(_judge(candidate.skills, candidate, able, replies, llm))
         accepted = sum(item.rejection is None for item in judged)
@@ -237,6 +240,34 @@ def seed_candidates(
         )
 
     return compute
+
+
+def _proposer(
+    settings: Settings,
+    able: dict[str, Skill],
+    replies: dict[str, HypothesisReply],
+    *,
+    vectors: VectorStore,
+    embedder: Embedder,
+    llm: LLM,
+) -> Callable[[Skill], list[Candidate]]:
+    """Skill -> its candidate pairs, as FACET_CANDIDATES says."""
+    limit = settings.neighbours
+    if settings.candidates == "skill":
+        return lambda skill: pairing.propose(skill, vectors=vectors, embedder=embedder, llm=llm, limit=limit)
+    lexicon = retrieving.Lexicon.of([able[ident] for ident in sorted(able)])
+
+    def propose(skill: Skill) -> list[Candidate]:
+        texts = [f"{scenario.title}. {scenario.situation}" for scenario in replies[skill.id].hypotheses]
+
+        def rank() -> list[str]:
+            return retrieving.partners(
+                skill, texts, able, vectors=vectors, embedder=embedder, lexicon=lexicon, limit=limit
+            )
+
+        return pairing.pinned("complements", skill.id, rank, llm=llm)
+
+    return propose
 
 
 def _judge(
@@ -271,34 +302,6 @@ def candidate_facts(judged: Sequence[JudgedCandidate], version: str) -> Iterable
         yield EdgeFact(child=item.candidate.id, parent=second, kind="skill")
 
 
-def seed_selection(
-    settings: Settings, *, batch: str, count: int, ledger: Ledger, store: ArtifactStore, llm: LLM
-) -> Compute:
-    """Batch -> Selection: fill ``batch`` up to ``count`` seeds, no pair twice in any batch."""
-    judged = judged_candidates(settings, ledger, store)
-    kept = kept_skills(settings, ledger, store)
-
-    def compute(_batch: str) -> Outcome:
-        taken = ledger.find(SeedFact)
-        room = count - sum(fact.batch == batch for fact in taken)
-        used = {fact.candidate for fact in taken}
-        skills_used = {ident for fact in taken for ident in (fact.first, fact.second)}
-        day = date.fromisoformat(llm.pin("day", batch, lambda: [date.today().isoformat()])[0])  # noqa: DTZ011 - a local night
-
-        def choose(pool: Sequence[JudgedCandidate]) -> list[Seed]:
-            return pairing.select(pool, kept, count=max(room, 0), taken=used | skills_used, day=day)
-
-        wanted = llm.pin("selection", f"{batch}/{count}", lambda: [seed.candidate for seed in choose(judged)])
-        seeds = choose([item for item in judged if item.candidate.id in wanted])
-        return Outcome(
-            Selection(batch=batch, seeds=tuple(seeds)),
-            numbers={"seeds": len(seeds), "candidates": len(judged)},
-            facts=tuple(fact for seed in seeds for fact in seed_facts(seed, batch)),
-        )
-
-    return compute
-
-
 def judged_candidates(settings: Settings, ledger: Ledger, store: ArtifactStore) -> list[JudgedCandidate]:
     """All current judgements, one a pair, sorted by pair id."""
     results = current(skill_stages(settings, ledger).seed_candidates, bucket_keys(), ledger)
@@ -306,19 +309,6 @@ def judged_candidates(settings: Settings, ledger: Ledger, store: ArtifactStore) 
     buckets = [BucketCandidates.model_validate_json(store.get(sha)) for sha in outputs]
     pairs = {item.candidate.id: item for bucket in reversed(buckets) for item in reversed(bucket.items)}
     return [pairs[ident] for ident in sorted(pairs)]
-
-
-def seed_facts(seed: Seed, batch: str) -> Iterable[Fact]:
-    yield SeedFact(
-        key=seed.key,
-        batch=batch,
-        candidate=seed.candidate,
-        first=seed.skills[0],
-        second=seed.skills[1],
-        scenario=seed.scenario,
-        families=list(seed.families),
-    )
-    yield EdgeFact(child=seed.key, parent=seed.candidate, kind="candidate")
 
 
 def batch_keys(ledger: Ledger, batch: str) -> list[str]:

@@ -13,7 +13,7 @@ BATCH = 512
 
 def entries(skills: Iterable[Skill]) -> list[IndexEntry]:
     """What is stored of each skill."""
-    return [IndexEntry(id=s.id, text=index_text(s), family=s.family, source=s.source) for s in skills]
+    return [IndexEntry(id=s.id, text=index_text(s), family=s.shelf, source=s.source) for s in skills]
 
 
 def index_text(skill: Skill) -> str:

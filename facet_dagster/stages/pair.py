@@ -1,16 +1,14 @@
-"""Stage 2, pairing: related skills by retrieval, a model's judgement, and a balanced selection (paper, section 3.1)."""
+"""Stage 2, pairing: related skills by retrieval, and a model's judgement (paper, section 3.1)."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from datetime import date
+from collections.abc import Callable
 from typing import Any
 
 from facet_dagster import prompts
-from facet_dagster.domain.ids import digest, seed_key
+from facet_dagster.domain.ids import digest
 from facet_dagster.domain.outcome import Component, Reason, reject
-from facet_dagster.domain.scenario import Candidate, HypothesisReply, JudgedCandidate, JudgeReply, Seed
+from facet_dagster.domain.scenario import Candidate, HypothesisReply, JudgedCandidate, JudgeReply
 from facet_dagster.domain.skill import Skill, describe
 from facet_dagster.errors import MalformedReply
 from facet_dagster.ports import LLM, Embedder, VectorStore
@@ -41,8 +39,13 @@ def propose(skill: Skill, *, vectors: VectorStore, embedder: Embedder, llm: LLM,
         related = [hit for hit in hits if hit.id != skill.id and UNRELATED < hit.score < NEAR_IDENTICAL]
         return [f"{hit.id} {hit.score:.3f}" for hit in related[:limit]]
 
-    pinned = (line.split(" ") for line in llm.pin("neighbours", skill.id, rank))
-    return [_candidate(skill.id, other, float(score)) for other, score in pinned]
+    return pinned("neighbours", skill.id, rank, llm=llm)
+
+
+def pinned(name: str, anchor: str, rank: Callable[[], list[str]], *, llm: LLM) -> list[Candidate]:
+    """Pairs of ``anchor`` with the partners in the lines ``<skill id> <cosine>`` of ``rank``; pinned."""
+    lines = (line.split(" ") for line in llm.pin(name, anchor, rank))
+    return [_candidate(anchor, other, float(score)) for other, score in lines]
 
 
 def _candidate(anchor: str, other: str, score: float) -> Candidate:
@@ -88,97 +91,3 @@ def _view(skill: Skill, hypotheses: HypothesisReply) -> dict[str, Any]:
         "concrete": hypotheses.concrete,
         "scenarios": [scenario.model_dump(mode="json") for scenario in hypotheses.hypotheses],
     }
-
-
-def select(
-    judged: Iterable[JudgedCandidate],
-    skills: Mapping[str, Skill],
-    *,
-    count: int,
-    taken: Collection[str],
-    day: date,
-) -> list[Seed]:
-    """At most ``count`` seeds, balanced over task families, then over pairs of skill families; sorted by key.
-
-    ``taken`` holds ids of pairs and of skills that earlier selections used: such a pair is never taken
-    again, such a skill only when nothing else is left. The order of ``judged`` does not matter.
-    """
-    groups = _groups(judged, skills, taken)
-    chosen: list[JudgedCandidate] = []
-    used = Counter(ident for ident in taken if not ident.startswith("pair-"))
-    for reuse in (False, True):
-        done = {item.candidate.id for item in chosen}
-        open_ = {group: [i for i in pairs if i.candidate.id not in done] for group, pairs in groups.items()}
-        _in_balance(open_, chosen, used, count=count, reuse=reuse)
-    return sorted((_seed(item, skills, day) for item in chosen), key=lambda seed: seed.key)
-
-
-Group = tuple[str, tuple[str, ...]]
-
-
-def _groups(
-    judged: Iterable[JudgedCandidate], skills: Mapping[str, Skill], taken: Collection[str]
-) -> dict[Group, list[JudgedCandidate]]:
-    """Accepted new pairs by the family of their work and the families of their skills, the best pair first."""
-    best: dict[str, JudgedCandidate] = {}
-    for item in sorted(judged, key=_merit, reverse=True):
-        known = all(ident in skills for ident in item.candidate.skills)
-        if item.reply is not None and item.rejection is None and known and item.candidate.id not in taken:
-            best.setdefault(item.candidate.id, item)
-    groups: dict[Group, list[JudgedCandidate]] = {}
-    for item in best.values():
-        families = tuple(sorted(skills[ident].family.value for ident in item.candidate.skills))
-        groups.setdefault((item.reply.family.value if item.reply else "", families), []).append(item)
-    return groups
-
-
-def _merit(item: JudgedCandidate) -> tuple[int, float, str, str]:
-    return item.reply.verifiable if item.reply else 0, item.candidate.score, item.candidate.id, item.candidate.anchor
-
-
-def _in_balance(
-    groups: Mapping[Group, list[JudgedCandidate]],
-    chosen: list[JudgedCandidate],
-    used: Counter[str],
-    *,
-    count: int,
-    reuse: bool,
-) -> None:
-    """One pair after the other, each from the group that has least so far, the smallest group first.
-
-    Without ``reuse`` only pairs of two unused skills. Empties ``groups``.
-    """
-    sizes = {group: len(pairs) for group, pairs in groups.items()}
-    works, kinds = Counter[str](), Counter[tuple[str, ...]]()
-    while len(chosen) < count:
-        if not reuse:
-            _drop_used(groups, used)
-        open_ = [group for group, pairs in groups.items() if pairs]
-        if not open_:
-            return
-        group = min(open_, key=lambda g: (works[g[0]], kinds[g[1]], sizes[g], g))
-        pairs = groups[group]
-        item = min(pairs, key=lambda one: sum(used[i] for i in one.candidate.skills)) if reuse else pairs[0]
-        pairs.remove(item)
-        chosen.append(item)
-        used.update(item.candidate.skills)
-        works[group[0]] += 1
-        kinds[group[1]] += 1
-
-
-def _drop_used(groups: Mapping[Group, list[JudgedCandidate]], used: Counter[str]) -> None:
-    """Take pairs of used skills off the head of each group: what is used stays used."""
-    for pairs in groups.values():
-        while pairs and any(used[ident] for ident in pairs[0].candidate.skills):
-            del pairs[0]
-
-
-def _seed(item: JudgedCandidate, skills: Mapping[str, Skill], day: date) -> Seed:
-    first, second = item.candidate.skills
-    return Seed(
-        key=seed_key(day, digest([first, second])),
-        candidate=item.candidate.id,
-        skills=(first, second),
-        scenario=item.reply.scenario if item.reply else "",
-        families=(skills[first].family.value, skills[second].family.value),
-    )

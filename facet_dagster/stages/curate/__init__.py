@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from facet_dagster.domain.outcome import Rejection
-from facet_dagster.domain.skill import BucketDecisions, Curated, RawSkill, Skill, describe
+from facet_dagster.domain.skill import BucketDecisions, Curated, RawSkill, Skill
 from facet_dagster.ports import Embedder
-from facet_dagster.stages.curate import dedup, family
+from facet_dagster.stages.curate import classify, dedup
 from facet_dagster.stages.curate.examine import Policy, examine, masked, take
 
 __all__ = ["DEFAULT", "VERSION", "Policy", "conclude", "curate", "examine", "masked", "take"]
@@ -36,14 +36,8 @@ def conclude(
     """One Curated for each (id, origin, what ``examine`` said), in the same order. Raises EmbedderError."""
     rows = list(rows)
     kept = [s for _, _, s in rows if isinstance(s, Skill) and s.id not in decisions.duplicates]
-    final = {skill.id: skill for skill in _classified(kept, embedder=embedder)}
+    final = {skill.id: skill for skill in classify.classified(kept, embedder=embedder)}
     return [_curated(ident, origin, found, final, decisions) for ident, origin, found in rows]
-
-
-def _classified(skills: Sequence[Skill], *, embedder: Embedder) -> list[Skill]:
-    """The skills with their families, in the same order. Raises EmbedderError."""
-    named = family.families([describe(s.name, s.description, s.body) for s in skills], embedder=embedder)
-    return [skill.model_copy(update={"family": name}) for skill, name in zip(skills, named, strict=True)]
 
 
 def _curated(

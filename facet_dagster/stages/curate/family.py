@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from facet_dagster.domain.skill import Family
-from facet_dagster.ports import Embedder
+from facet_dagster.ports import Embedder, Vectors
+from facet_dagster.stages.curate.sentences import sentence_vectors
 
 DESCRIPTIONS: dict[Family, tuple[str, ...]] = {
     Family.AI: (
@@ -60,11 +61,13 @@ DESCRIPTIONS: dict[Family, tuple[str, ...]] = {
 
 def families(texts: Sequence[str], *, embedder: Embedder) -> list[Family]:
     """For each text the family whose two closest sentences are closest on average; ties in Table 3's order."""
-    if not texts:
-        return []
+    return nearest(embedder.encode(texts), embedder=embedder) if texts else []
+
+
+def nearest(vectors: Vectors, *, embedder: Embedder) -> list[Family]:
+    """The same for texts that are embedded already, one row each."""
     known = list(DESCRIPTIONS)
-    sentences = embedder.encode([sentence for family in known for sentence in DESCRIPTIONS[family]])
-    vectors = embedder.encode(texts)
+    sentences = sentence_vectors(tuple(text for group in DESCRIPTIONS.values() for text in group), embedder)
     columns, start = [], 0
     for family in known:
         end = start + len(DESCRIPTIONS[family])

@@ -144,5 +144,5 @@ def test_indexing_twice_changes_nothing_and_stores_family_and_source() -> None:
         assert index(entries([item.skill]), embedder=embedder, vectors=store) == 1
     [[hit]] = store.query(embedder.encode([index_text(item.skill)]).tolist(), limit=5)
     assert hit.id == "a-1"
-    assert dict(hit.payload) == {"family": item.skill.family, "source": "folder"}
+    assert dict(hit.payload) == {"family": item.skill.shelf, "source": "folder"}
     assert index([], embedder=embedder, vectors=store) == 0

@@ -1,24 +1,18 @@
-"""Pairs: proposed from the middle of the ranking, judged, and selected in balance."""
+"""Pairs: proposed from the middle of the ranking, and judged."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from datetime import date
-from itertools import combinations
 from typing import Any
 
 import pytest
 
 from facet_dagster import prompts
 from facet_dagster.adapters.memory import HashEmbedder, MemoryVectorStore, ScriptedLLM
-from facet_dagster.domain.ids import digest
 from facet_dagster.domain.scenario import Candidate, HypothesisReply, JudgedCandidate, JudgeReply
 from facet_dagster.domain.skill import Family, Licence, Skill, describe
 from facet_dagster.ports import Point
 from facet_dagster.stages import pair
-
-DAY = date(2026, 3, 9)
 
 
 def skill(ident: str, family: Family = Family.DATA, description: str = "") -> Skill:
@@ -161,94 +155,5 @@ def test_the_question_is_the_same_whichever_skill_comes_first() -> None:
     assert "s-2" in prompts.render("judge", llm.variables[0], JudgeReply).user
 
 
-def select(
-    items: list[JudgedCandidate], skills: dict[str, Skill], count: int, taken: set[str] | None = None
-) -> list[Any]:
-    return pair.select(items, skills, count=count, taken=taken or set(), day=DAY)
-
-
-FAMILIES = [Family.AI, Family.AI, Family.AI, Family.AI, Family.DATA, Family.DATA, Family.SOFTWARE, Family.SOFTWARE]
-SKILLS = {f"s-{n}": skill(f"s-{n}", family) for n, family in enumerate(FAMILIES)}
-ALL = [judged(one, two) for one, two in combinations(sorted(SKILLS), 2)]
-
-
-def test_keys_carry_the_day_and_the_pair_and_come_sorted() -> None:
-    seeds = select(ALL, SKILLS, 4)
-    assert [seed.key for seed in seeds] == sorted(seed.key for seed in seeds)
-    for seed in seeds:
-        assert seed.key == f"260309-{digest(list(seed.skills))[:12]}"
-        assert seed.candidate == pair.pair_id(*seed.skills)
-        assert seed.families == tuple(SKILLS[ident].family for ident in seed.skills)
-
-
-def test_the_order_of_the_candidates_does_not_matter() -> None:
-    assert select(ALL, SKILLS, 4) == select(ALL[::-1], SKILLS, 4)
-
-
-def test_each_skill_is_used_once_while_that_is_possible() -> None:
-    used = [ident for seed in select(ALL, SKILLS, 3) for ident in seed.skills]
-    assert len(set(used)) == len(used)
-
-
-def test_skills_are_used_again_rather_than_falling_short() -> None:
-    few = {ident: SKILLS[ident] for ident in ("s-0", "s-1", "s-2")}
-    items = [judged("s-0", "s-1"), judged("s-0", "s-2"), judged("s-1", "s-2")]
-    assert len(select(items, few, 3)) == 3
-
-
-def test_rare_family_pairs_come_first() -> None:
-    items = [judged("s-0", "s-1"), judged("s-0", "s-2"), judged("s-1", "s-3"), judged("s-4", "s-6", verifiable=3)]
-    [seed] = select(items, SKILLS, 1)
-    assert seed.skills == ("s-4", "s-6")
-
-
-def test_within_a_family_pair_the_most_verifiable_then_the_nearest_wins() -> None:
-    items = [judged("s-0", "s-1", verifiable=3, score=0.8), judged("s-2", "s-3", verifiable=5, score=0.3)]
-    assert select(items, SKILLS, 1)[0].skills == ("s-2", "s-3")
-    items = [judged("s-0", "s-1", score=0.4), judged("s-2", "s-3", score=0.6)]
-    assert select(items, SKILLS, 1)[0].skills == ("s-2", "s-3")
-
-
-def test_a_taken_pair_never_returns_and_a_taken_skill_only_at_need() -> None:
-    items = [judged("s-0", "s-1", verifiable=5), judged("s-2", "s-3", verifiable=3)]
-    assert [s.skills for s in select(items, SKILLS, 2, {items[0].candidate.id})] == [("s-2", "s-3")]
-    assert [s.skills for s in select(items, SKILLS, 1, {"s-0"})] == [("s-2", "s-3")]
-    assert len(select(items, SKILLS, 2, {"s-0"})) == 2
-
-
-def test_a_pair_judged_from_both_sides_is_selected_once() -> None:
-    assert len(select([judged("s-0", "s-1"), judged("s-1", "s-0")], SKILLS, 5)) == 1
-
-
-@pytest.mark.parametrize("count", [0, -1])
-def test_no_room_selects_nothing(count: int) -> None:
-    assert select(ALL, SKILLS, count) == []
-
-
-def test_refused_pairs_and_pairs_of_dropped_skills_are_left_out() -> None:
-    refused, _ = ask(verdict(verifiable=1))
-    assert select([refused, judged("s-0", "gone")], SKILLS, 5) == []
-
-
-def test_selecting_again_among_the_selected_gives_the_same_seeds() -> None:
-    seeds = select(ALL, SKILLS, 6)
-    chosen = {seed.candidate for seed in seeds}
-    assert select([item for item in ALL if item.candidate.id in chosen], SKILLS, 6) == seeds
-
-
 def test_the_version_follows_the_prompt() -> None:
     assert prompts.version("judge") in pair.VERSION
-
-
-def test_the_families_of_the_work_are_balanced_before_those_of_the_skills() -> None:
-    many = {f"t-{n}": skill(f"t-{n}", Family.AI if n < 12 else Family.DATA) for n in range(16)}
-    data = [judged(f"t-{n}", f"t-{n + 1}", family="structured data", verifiable=5) for n in range(0, 12, 2)]
-    others = [
-        judged("t-12", "t-13", family="media processing", verifiable=3),
-        judged("t-14", "t-15", family="content publishing", verifiable=3),
-    ]
-    items = {item.candidate.id: item for item in (*data, *others)}
-    works = Counter(items[seed.candidate].reply.family for seed in select(list(items.values()), many, 6))
-    assert works == {"structured data": 4, "media processing": 1, "content publishing": 1}
-    few = Counter(items[seed.candidate].reply.family for seed in select(list(items.values()), many, 3))
-    assert set(few.values()) == {1}
