@@ -64,6 +64,9 @@ class Settings(BaseSettings):
     skill_share: float = Field(
         default=0.005, gt=0, le=1, description="of all seeds, how many one skill may be in; one is always allowed"
     )
+    same_scenario: float = Field(
+        default=0.85, gt=0, le=1, description="cosine from which two scenarios are one; 1: only the same words are"
+    )
     selection_number: int = Field(default=0, ge=0, description="another number draws another selection")
     neighbours: int = Field(default=1, ge=1, description="candidate partners proposed for each skill")
     hypotheses: Literal["model", "extract"] = Field(

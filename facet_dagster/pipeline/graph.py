@@ -121,6 +121,6 @@ def effort(settings: Settings) -> task.Effort:
 def selection_stage(settings: Settings, ledger: Ledger, count: int) -> Stage:
     """``seed_selection`` for the candidates as they are now; its key is the batch."""
     candidates = current(skill_stages(settings, ledger).seed_candidates, bucket_keys(), ledger)
-    rules = (settings.skill_share, settings.selection_number)
+    rules = (settings.skill_share, settings.same_scenario, settings.selection_number)
     outputs = [(key, candidates[key].output) for key in sorted(candidates)]
     return Stage("seed_selection", f"{pair.VERSION}-{select.VERSION}", (), (count, outputs, *rules))

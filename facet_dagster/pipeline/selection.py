@@ -46,6 +46,7 @@ def seed_selection(
                 history=_history(taken, judged),
                 embedder=embedder,
                 share=settings.skill_share,
+                same=settings.same_scenario,
                 number=settings.selection_number,
             )
             repeated.update(chosen.repeated)

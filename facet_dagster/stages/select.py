@@ -53,6 +53,7 @@ def select(
     history: History,
     embedder: Embedder,
     share: float = SHARE,
+    same: float = SAME_SCENARIO,
     number: int = 0,
 ) -> Chosen:
     """At most ``count`` accepted pairs; fewer where the rules leave no more. The order of ``judged`` does not matter.
@@ -63,7 +64,7 @@ def select(
     if count < 1 or not pairs:
         return Chosen((), {})
     most = max(1, int(share * (len(history.scenarios) + count)))
-    picking = _Picking(pairs, skills, history, _Sameness(pairs, history, embedder), most)
+    picking = _Picking(pairs, skills, history, _Sameness(pairs, history, embedder, same), most)
     while len(picking.items) < count and picking.step():
         pass
     return Chosen(tuple(picking.items), picking.repeated)
@@ -90,7 +91,8 @@ def _accepted(
 class _Sameness:
     """Which scenario a new one repeats."""
 
-    def __init__(self, pairs: list[JudgedCandidate], history: History, embedder: Embedder) -> None:
+    def __init__(self, pairs: list[JudgedCandidate], history: History, embedder: Embedder, same: float) -> None:
+        self._same = same
         texts = [text for _, text in history.scenarios]
         rows = embedder.encode([*texts, *(_scenario(item) for item in pairs)])
         self._names = [key for key, _ in history.scenarios]
@@ -102,7 +104,7 @@ class _Sameness:
         if not self._names:
             return None
         cosines = self._rows[: len(self._names)] @ self._of[item.candidate.id]
-        return self._names[int(np.argmax(cosines))] if cosines.max() >= SAME_SCENARIO else None
+        return self._names[int(np.argmax(cosines))] if cosines.max() >= self._same else None
 
     def add(self, item: JudgedCandidate) -> None:
         self._rows[len(self._names)] = self._of[item.candidate.id]
