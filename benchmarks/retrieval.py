@@ -24,7 +24,7 @@ from facet_dagster.domain.skill import Skill
 from facet_dagster.ports import Embedder, VectorStore
 from facet_dagster.stages.collect import collect
 from facet_dagster.stages.curate import curate
-from facet_dagster.stages.index import index, index_text
+from facet_dagster.stages.index import entries, index, index_text
 from facet_dagster.stages.retrieve import BODY, Lexicon, search
 
 PAIRS = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "labels" / "related.csv"
@@ -54,7 +54,7 @@ def measure(sample: Path, pairs: Path) -> dict[str, Any]:
     wanted, lost = _wanted(pairs, of_row)
     with tempfile.TemporaryDirectory() as folder:
         vectors = QdrantEdgeVectorStore(Path(folder) / "vectors")
-        index(kept, embedder=embedder, vectors=vectors)
+        index(entries(kept), embedder=embedder, vectors=vectors)
         ways: dict[str, Search] = {
             "ours": _ours(kept, embedder, vectors),
             "vectors_alone": lambda texts: _near(texts, embedder, vectors),

@@ -172,7 +172,7 @@ def test_words_are_kept_on_disk_and_a_damaged_file_is_made_again(world: World) -
 
 def test_an_empty_index_says_what_to_do(tmp_path: Path) -> None:
     world = World(tmp_path)
-    with pytest.raises(ConfigError, match="facet run --until skill_index"):
+    with pytest.raises(ConfigError, match="facet run --until seed"):
         world.find("anything")
     with pytest.raises(ConfigError, match="nothing to search for"):
         world.find("  ")

@@ -8,7 +8,7 @@ import pytest
 
 from facet_dagster.adapters.memory import HashEmbedder, MemoryVectorStore
 from facet_dagster.domain.skill import Family, Licence, Skill
-from facet_dagster.stages.index import index
+from facet_dagster.stages.index import entries, index
 from facet_dagster.stages.retrieve import Lexicon, complementary, fused, search
 
 
@@ -72,7 +72,7 @@ def test_a_skill_in_both_rankings_comes_before_one_in_either() -> None:
 
 def find(text: str, **options: object) -> list[str]:
     vectors, embedder = MemoryVectorStore(), HashEmbedder()
-    index(SKILLS, embedder=embedder, vectors=vectors)
+    index(entries(SKILLS), embedder=embedder, vectors=vectors)
     [found] = search(
         [text],
         vectors=vectors,
