@@ -15,7 +15,7 @@ from facet_dagster.stages.curate.examine import Policy, examine, masked, take
 
 __all__ = ["DEFAULT", "VERSION", "Policy", "conclude", "curate", "examine", "masked", "take"]
 
-VERSION = "2"
+VERSION = "3"
 DEFAULT = Policy()
 
 
