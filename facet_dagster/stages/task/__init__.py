@@ -32,7 +32,7 @@ JOINT_VERSION = f"1-{version('joint')}"
 RECORDING_VERSION = f"1-{version('session', 'session_instruction', 'session_verifier')}"
 VALIDATION_VERSION = f"2-{_FILES}"
 VERSION = f"3-{version('repair_task')}-{_FILES}"
-CERTIFICATE_VERSION = f"4-{version('repair_task')}-{_FILES}"
+CERTIFICATE_VERSION = f"5-{version('repair_task')}-{_FILES}"
 
 __all__ = [
     "BLIND_VERSION",

@@ -18,6 +18,7 @@ from facet_dagster.errors import InvariantError
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import Run
 from facet_dagster.stages.task.certificate import certify
+from facet_dagster.stages.task.certificate.file_mutants import _spoken
 from facet_dagster.stages.task.validate import first_validation
 from tests.fixtures import task_example as example
 from tests.fixtures.certificate_bench import OUTPUTS, Files, bench, honest, right, twice
@@ -278,3 +279,23 @@ def test_only_valid_tasks_are_certified() -> None:
             trial_seconds=SECONDS,
             day=example.DAY,
         )
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts", "spoken"),
+    [
+        ("crlf", "All results are UTF-8 text with LF line ends.", True),
+        ("crlf", "The results are CSV files.", False),
+        ("quoted", "A field stands in double quotes only when it holds a comma.", True),
+        ("quoted", "The results are CSV files with LF line ends.", False),
+        ("final_newline", "one LF at the end", True),
+        ("final_newline", "the order ends at the last row", False),
+        ("sort_keys", "the keys stand in the order of rule 4", True),
+        ("sort_keys", "an object with the keys a and b", False),
+        ("indent", "two blanks of indentation", True),
+        ("row_order", "any order", False),
+    ],
+)
+def test_a_spelling_that_the_texts_decide_may_be_refused(kind: str, texts: str, spoken: bool) -> None:
+    assert _spoken(f"equivalent/out/a.csv:{kind}", texts) is spoken
+    assert not _spoken(f"file_mutant/out/a.csv:{kind}", texts)

@@ -31,6 +31,7 @@ from facet_dagster.stages.task.examine import NOTHING_KEPT, Kept, examine
 from facet_dagster.stages.task.images import e0_archive
 from facet_dagster.stages.task.known import remember
 from facet_dagster.stages.task.package import TaskLimits, build_package
+from facet_dagster.stages.task.render import rules_text
 from facet_dagster.stages.task.trial import Trials
 from facet_dagster.stages.task.validate import trials_of
 
@@ -145,7 +146,11 @@ def tried(
     remarks = [] if final.outputs else ["No output of the instruction is a file that the solution made or changed."]
     rejection, more = on_other_data(bench, final, contexts, task.environment, sandbox, most=effort.reseeds)
     remarks += [*searched.remarks, *more]
-    return (rejection, remarks) if rejection else (None, [*remarks, *judged_variants(bench, final, effort)])
+    return (
+        (rejection, remarks)
+        if rejection
+        else (None, [*remarks, *judged_variants(bench, final, effort, rules_text(task.environment))])
+    )
 
 
 def knowing(trials: Trials, files: bytes) -> Trials:
