@@ -61,6 +61,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     with HandmadeModel() as model:
         (folder / "models.yaml").write_text(MODELS.format(api_base=model.api_base))
         settings = {"FACET_MODELS": str(folder / "models.yaml"), "HANDMADE_KEY": "sk-none", "FACET_NEIGHBOURS": "1"}
+        settings["FACET_SKILL_SHARE"] = "0.005"  # each skill once: a scenario that comes twice is paid once
         for found in installation(**settings):
             found.json("ingest", str(folder / "skills"))
             yield found
