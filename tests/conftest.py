@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
+import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -25,6 +26,13 @@ def _only_this_machine() -> Iterator[None]:
         for name in ("connect", "connect_ex"):
             patch.setattr(socket.socket, name, _guarded(getattr(socket.socket, name)))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c_reaches_children() -> None:
+    """A run that a shell put into the background ignores Ctrl-C, and so would every program that tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _guarded(connect: Callable[[socket.socket, Any], Any]) -> Callable[[socket.socket, Any], Any]:
