@@ -15,6 +15,7 @@ from rich.table import Table
 from facet_dagster import connect, proof, webui
 from facet_dagster.child import end_orderly, run_child
 from facet_dagster.cli_certificate import certify, revalidate
+from facet_dagster.cli_doctor import doctor
 from facet_dagster.cli_experiment import experiment_app
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
 from facet_dagster.cli_ingest import ingest
@@ -51,6 +52,7 @@ app.add_typer(export_app, name="export")
 app.command()(ingest)
 app.command()(cost)
 app.command()(plan)
+app.command()(doctor)
 app.command()(reap)
 app.command()(shell)
 app.command()(coverage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,12 +15,14 @@ from facet_dagster.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
 OTHER_ORDERS_REPAIRS = 3  # what the paper gave to Reverse and Joint
+_OF_SETUP = {"FACET_CACHE", "FACET_DEBIAN_MIRROR", "FACET_DEBIAN_SECURITY_MIRROR"}
+_ENV_FILE = ".env"
 
 
 class Settings(BaseSettings):
     """One instance per process, made by the composition roots (``definitions``, ``cli``) alone."""
 
-    model_config = SettingsConfigDict(env_prefix="FACET_", env_file=".env", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="FACET_", env_file=_ENV_FILE, extra="ignore", frozen=True)
 
     home: Path = Field(default=ROOT / ".facet", description="everything that runs lives here")
     postgres_url: str = Field(default="", description="a PostgreSQL server; empty: the embedded one")
@@ -176,6 +179,21 @@ class Settings(BaseSettings):
     def live(self) -> bool:
         """Whether a model is asked; otherwise the tape is replayed."""
         return bool(self.model or self.models)
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Names in the environment and .env that look like settings and are none, such as FACET_SEEDZ."""
+    known = {f"FACET_{name}".upper() for name in Settings.model_fields} | _OF_SETUP
+    file = Path(_ENV_FILE)
+    written = re.findall(r"^\s*(?:export\s+)?(FACET_\w+)\s*=", _text(file), re.M) if file.is_file() else []
+    return sorted({name for name in (*environment, *written) if name.startswith("FACET_")} - known)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def load_settings() -> Settings:

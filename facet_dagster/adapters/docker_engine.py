@@ -45,11 +45,12 @@ def engine_errors(doing: str) -> Iterator[None]:
 class Engine:
     """A low-level client, connected on first use by DOCKER_HOST or the default socket.
 
-    With less than ``floor`` GiB free its disk counts as full: what runs then says nothing about a task.
+    With less than ``floor`` GiB free its disk counts as full: what runs then says nothing about a task. A call may be
+    silent for ``seconds``.
     """
 
-    def __init__(self, workers: int, floor: float = 0.5) -> None:
-        self._workers, self._floor = workers, floor
+    def __init__(self, workers: int, floor: float = 0.5, *, seconds: int = CALL_SECONDS) -> None:
+        self._workers, self._floor, self._seconds = workers, floor, seconds
         self._guard = threading.Lock()
         self._api: APIClient | None = None
         self._info: dict[str, Any] = {}
@@ -60,7 +61,7 @@ class Engine:
         """The client (its calls are only partly typed). Raises SandboxError when no engine answers."""
         with self._guard:
             if self._api is None:
-                self._api = _connect(self._workers)
+                self._api = _connect(self._workers, self._seconds)
             return self._api
 
     @property
@@ -135,12 +136,12 @@ def retried(engine: Engine, patience: float, work: Callable[[], Result]) -> Resu
     return work()
 
 
-def _connect(workers: int) -> APIClient:
+def _connect(workers: int, seconds: int) -> APIClient:
     settings = kwargs_from_env()
     # Of each worker two containers at once, each with a call that waits for it and one that watches it.
     pools = max(10, 4 * workers + 4)
     try:
-        client = APIClient(version="auto", timeout=CALL_SECONDS, num_pools=pools, max_pool_size=pools, **settings)
+        client = APIClient(version="auto", timeout=seconds, num_pools=pools, max_pool_size=pools, **settings)
     except (DockerException, requests.RequestException, OSError) as error:
         where = settings.get("base_url", "unix:///var/run/docker.sock")
         raise SandboxError(f"No Docker Engine answers at {where}: start it or run `make setup`") from error

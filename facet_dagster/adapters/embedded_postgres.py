@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil  # type: ignore[import-untyped]
 import sqlalchemy as sa
@@ -30,6 +30,7 @@ from sqlalchemy import exc
 from facet_dagster.adapters.postgres_errors import ledger_errors
 from facet_dagster.errors import ConfigError, LedgerError
 
+State = Literal["absent", "stopped", "killed", "starting", "running"]
 _SYSTEM_USER = "pgserver"
 _START_SECONDS = 60.0
 _END_SECONDS = 10.0
@@ -101,6 +102,29 @@ def stop(home: Path) -> None:
         if Path(server.socket_folder) != data:
             with suppress(OSError):
                 Path(server.socket_folder).rmdir()
+
+
+def seen(home: Path, database: str) -> tuple[State, str]:
+    """How the embedded server of ``home`` is, and its URL while it runs (without asking it). Starts nothing.
+
+    ``absent``: never made; ``killed``: its process ended without a word. Raises ConfigError on an unusable ``home``.
+    """
+    data = _data_folder(home)
+    if not (data / "PG_VERSION").exists():
+        return "absent", ""
+    server = _read(data)
+    if server is None:
+        return "stopped", ""
+    if not _serves(server.pid, data):
+        return "killed", ""
+    if server.status != _READY:
+        return "starting", ""
+    return "running", _socket_url(server, database).render_as_string(hide_password=False)
+
+
+def given(server: str) -> str:
+    """SQLAlchemy's URL of the user's own server, which is not asked. Raises ConfigError."""
+    return _parse(server).render_as_string(hide_password=False)
 
 
 def _parse(server: str) -> sa.URL:

@@ -27,10 +27,10 @@ class FsspecArtifactStore:
 
     A blob lies at ``ab/cd/<sha256>`` and appears there complete or not at all: a local one is written to
     ``tmp/`` and renamed, others rely on the store's whole-object writes. Raises ConfigError when the URL
-    names a protocol whose package is missing.
+    names a protocol whose package is missing. ``sweep`` removes what killed writers left.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, sweep: bool = True) -> None:
         self._url = url
         try:
             self._files, root = url_to_fs(url)
@@ -38,7 +38,7 @@ class FsspecArtifactStore:
             raise ConfigError(f"The artifact store {url} cannot be opened: {error}") from error
         self._root = str(root).rstrip("/")
         self._local = isinstance(self._files, LocalFileSystem)
-        if self._local:
+        if self._local and sweep:
             self._sweep()
 
     def put(self, data: bytes) -> str:

@@ -26,7 +26,7 @@ _REST_SECONDS = 30.0
 # They drop max_retries=0, and the vendor's client then tries three times behind our back.
 _EAGER = frozenset({"deepinfra", "nvidia_nim", "sambanova"})
 # Their address is always the user's own, and their usual variable belongs to it.
-_OWN_ADDRESS = frozenset({"azure", "azure_ai", "azure_text", "databricks", "watsonx"})
+OWN_ADDRESS = frozenset({"azure", "azure_ai", "azure_text", "databricks", "watsonx"})
 MOST_TOKENS = 2**31
 LONGEST_WAIT = 300.0  # seconds; a provider that asks for more is asked again all the same
 RETRIED = frozenset({408, 409, 425, 429})  # and everything from 500 on, also 529 (overloaded)
@@ -102,6 +102,10 @@ class LitellmClient:
         """USD for so many tokens, by the file's price or litellm's; None when neither knows one."""
         raw = RawReply(text="", prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
         return self._cost(_litellm(), raw, None)
+
+    def missing_variables(self) -> list[str]:
+        """Variables of the environment that litellm expects for this model and does not find."""
+        return list(_litellm().validate_environment(self.model)["missing_keys"])
 
     def _request(self, litellm: Any, messages: list[dict[str, str]], schema: type[BaseModel] | None) -> Any:
         import openai
@@ -255,7 +259,7 @@ def _endpoint(deployment: Deployment) -> dict[str, Any]:
 
 def _elsewhere(deployment: Deployment) -> bool:
     """Whether an address is given that need not be the provider's, whose usual key must not go there."""
-    return bool(deployment.api_base) and deployment.model.partition("/")[0] not in _OWN_ADDRESS
+    return bool(deployment.api_base) and deployment.model.partition("/")[0] not in OWN_ADDRESS
 
 
 def _routed(name: str, deployment: Deployment) -> dict[str, Any]:

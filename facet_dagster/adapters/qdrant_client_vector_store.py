@@ -84,6 +84,10 @@ class QdrantClientVectorStore:
             chosen = models.PointIdsList(points=[point_id(ident) for ident in ids])
             self._call("delete from", lambda: self._client.delete(self._name, chosen, wait=True))
 
+    def is_there(self) -> bool:
+        """Whether the server has the collection. Raises VectorStoreError when it does not answer."""
+        return self._is_there()
+
     def close(self) -> None:
         if self._open:
             self._open = False
