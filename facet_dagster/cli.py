@@ -25,6 +25,7 @@ from facet_dagster.cli_rollout import export_near_miss, export_sft, rollouts, sh
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
 from facet_dagster.cli_skills import skills_app
 from facet_dagster.cli_task import coverage, scenario
+from facet_dagster.cli_upkeep import backup, restore, tidy
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
 from facet_dagster.pipeline.rollouts import RolloutStages
@@ -53,6 +54,9 @@ app.command()(ingest)
 app.command()(cost)
 app.command()(plan)
 app.command()(doctor)
+app.command()(backup)
+app.command()(restore)
+app.command()(tidy)
 app.command()(reap)
 app.command()(shell)
 app.command()(coverage)

@@ -20,6 +20,7 @@ from facet_dagster.adapters.embedded_postgres import postgres_url, stop
 from facet_dagster.adapters.fsspec_artifact_store import FsspecArtifactStore
 from facet_dagster.adapters.git_repository import git_tree, sweep
 from facet_dagster.adapters.harbor_harness import HarborHarness
+from facet_dagster.adapters.ledger_copy import LedgerCopy
 from facet_dagster.adapters.litellm_client import LitellmClient
 from facet_dagster.adapters.litellm_llm import LitellmLLM
 from facet_dagster.adapters.postgres_ledger import PostgresLedger
@@ -54,7 +55,12 @@ def open_ledger(settings: Settings) -> Ledger:
     return ledger
 
 
-def open_store(settings: Settings) -> ArtifactStore:
+def open_copy(settings: Settings) -> LedgerCopy:
+    """The ledger's tables as a whole, as they are; starts the embedded PostgreSQL when it is down."""
+    return LedgerCopy(postgres_url(settings.home, "facet", server=settings.postgres_url))
+
+
+def open_store(settings: Settings) -> FsspecArtifactStore:
     return FsspecArtifactStore(str(settings.home / "artifacts"))
 
 

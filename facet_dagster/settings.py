@@ -128,6 +128,12 @@ class Settings(BaseSettings):
     )
     trial_seconds: float = Field(default=120.0, gt=0)
     build_seconds: float = Field(default=600.0, gt=0)
+    artifact_days: float = Field(
+        default=7.0, ge=0, description="days after which `facet tidy` removes artifacts that nothing names"
+    )
+    run_days: float = Field(
+        default=30.0, ge=0, description="days after which it removes Dagster's runs that newer ones have superseded"
+    )
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")
     ui_port: int = Field(default=3000, ge=1, le=65_535)
 

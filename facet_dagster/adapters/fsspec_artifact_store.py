@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from fsspec.core import url_to_fs
@@ -20,6 +21,15 @@ from facet_dagster.errors import ConfigError, LedgerError
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _STALE_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Blob:
+    """``size`` in bytes; ``used`` is when it was stored last, in seconds since the epoch."""
+
+    sha256: str
+    size: int
+    used: float
 
 
 class FsspecArtifactStore:
@@ -45,7 +55,7 @@ class FsspecArtifactStore:
         sha256 = digest(data)
         path = self._path(sha256)
         with self._store_errors(f"write {sha256[:12]}"):
-            if self._size(path) == len(data):
+            if self._size(path) == len(data) and self._touched(path):
                 return sha256
             if self._local:
                 self._write_local(Path(path), data)
@@ -70,6 +80,44 @@ class FsspecArtifactStore:
             return False
         with self._store_errors(f"look for {sha256[:12]}"):
             return self._size(self._path(sha256)) is not None
+
+    def each(self) -> Iterator[Blob]:
+        """Everything that lies here, in no order."""
+        with self._store_errors("list"):
+            if self._local:
+                yield from _below(Path(self._root))
+                return
+            for path, info in self._files.find(self._root, detail=True).items():
+                if _SHA256.fullmatch(name := path.rpartition("/")[2]):
+                    yield Blob(name, int(info["size"]), time.time())
+
+    def remove(self, sha256: str, before: float) -> bool:
+        """Remove a blob that nobody stored again since ``before`` (seconds since the epoch); gives whether it went.
+
+        It is set aside first and then looked at once more: ``put`` renews the time of what it finds.
+        """
+        path, aside = Path(self._path(sha256)), Path(self._root, "tmp", f"old-{sha256}")
+        if not self._local:
+            return False
+        with self._store_errors(f"remove {sha256[:12]}"):
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(aside)
+            if aside.stat().st_mtime >= before:
+                aside.rename(path)
+                return False
+            aside.unlink()
+            return True
+
+    def _touched(self, path: str) -> bool:
+        """Whether the blob is still there; its time is now that of its last use. Others keep no such time."""
+        if self._local:
+            try:
+                os.utime(path)
+            except FileNotFoundError:
+                return False
+            except OSError:  # it belongs to somebody else
+                return True
+        return True
 
     def _path(self, sha256: str) -> str:
         return f"{self._root}/{sha256[:2]}/{sha256[2:4]}/{sha256}"
@@ -126,3 +174,10 @@ class FsspecArtifactStore:
     def _failed(self, doing: str, error: Exception, *, transient: bool) -> LedgerError:
         what = f"{type(error).__name__}: {error}"
         return LedgerError(f"The artifact store {self._url} cannot {doing}: {what}", transient=transient)
+
+
+def _below(root: Path) -> Iterator[Blob]:
+    for path in root.glob("[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]/*"):
+        if _SHA256.fullmatch(path.name) and path.is_file():
+            stat = path.stat()
+            yield Blob(path.name, stat.st_size, stat.st_mtime)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import sqlalchemy as sa
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 
+from facet_dagster.adapters.ledger_migrations import VERSION_TABLE
 from facet_dagster.adapters.ledger_tables import Base, table_of
 from facet_dagster.adapters.postgres_errors import ledger_errors
 from facet_dagster.domain.facts import ArtifactFact
 
-MIGRATIONS = Path(__file__).with_name("migrations")
-VERSION_TABLE = "ledger_version"
 _SAMPLE = 20
 
 
@@ -29,13 +25,6 @@ class LedgerLook:
     missing: tuple[str, ...] = ()
     artifacts: int = 0
     sample: tuple[str, ...] = ()
-
-
-def revisions() -> tuple[str, ...]:
-    """Every migration that this project knows, the newest first."""
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    return tuple(script.revision for script in ScriptDirectory.from_config(config).walk_revisions())
 
 
 def look(url: str, *, seconds: int = 10) -> LedgerLook:

@@ -8,14 +8,12 @@ from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import exc
 
+from facet_dagster.adapters.ledger_migrations import upgrade
 from facet_dagster.adapters.ledger_tables import FACT_SEQ, fields_of, table_of
 from facet_dagster.adapters.postgres_errors import ledger_errors
 from facet_dagster.domain.facts import CACHES, FACTS, Fact
@@ -23,7 +21,6 @@ from facet_dagster.domain.ids import digest
 from facet_dagster.errors import InvariantError
 from facet_dagster.ports import AnyFact
 
-_MIGRATIONS = Path(__file__).with_name("migrations")
 _ORDER = {kind: place for place, kind in enumerate(FACTS)}
 
 # ``reach`` collects the edges above a node once each; ``walk`` measures how far each node is. Its bound
@@ -76,12 +73,8 @@ class PostgresLedger:
 
     def migrate(self) -> None:
         """Create or upgrade the tables; processes that do it at once wait for each other."""
-        config = Config()
-        config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
         with ledger_errors(self._url), self._engine.begin() as connection:
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_lock_key("migrate"))))
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            upgrade(connection)
 
     def append(self, facts: Iterable[Fact]) -> None:
         rows = _rows(facts)

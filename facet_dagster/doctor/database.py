@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from facet_dagster.adapters.embedded_postgres import given, seen
-from facet_dagster.adapters.ledger_look import LedgerLook, look, revisions
+from facet_dagster.adapters.ledger_look import LedgerLook, look
+from facet_dagster.adapters.ledger_migrations import revisions
 from facet_dagster.doctor.finding import Finding, Patient, broken, ok, warn
 from facet_dagster.errors import LedgerError
 from facet_dagster.settings import Settings

@@ -19,13 +19,11 @@ from pathlib import Path
 import docker as docker_client
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
 from facet_dagster import connect
 from facet_dagster.adapters.docker_labels import DEPLOYMENT, OWNER, SUBJECT
 from facet_dagster.adapters.embedded_postgres import seen
-from facet_dagster.adapters.ledger_look import MIGRATIONS, revisions
+from facet_dagster.adapters.ledger_migrations import revisions, upgrade
 from facet_dagster.doctor import engine
 from facet_dagster.doctor.examine import CHECKS, examine
 from facet_dagster.doctor.finding import Check, Finding
@@ -163,12 +161,8 @@ def test_services_that_never_answer_do_not_hang_it(monkeypatch: pytest.MonkeyPat
 
 
 def migrated_to(url: str, revision: str) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    database = sa.create_engine(url, poolclass=sa.NullPool)
-    with database.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
+    with sa.create_engine(url, poolclass=sa.NullPool).begin() as connection:
+        upgrade(connection, revision)
 
 
 def test_stale_migrations(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
