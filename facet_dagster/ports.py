@@ -237,12 +237,12 @@ class Sandbox(Protocol):
     """
 
     def build(
-        self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0
+        self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0, fresh: bool = False
     ) -> Built | BuildFailed:
-        """Build once per content, over all processes. A failed build leaves nothing.
+        """Build once per content, over all processes; ``fresh``: without caches, for this call alone.
 
-        A build over ``seconds`` is a BuildFailed with step ``timeout``; one of which a step takes too much
-        ``memory``, ``processes`` or ``disk`` with that word; a context over its limits with ``context``.
+        A failed build leaves nothing. One over ``seconds`` is a BuildFailed with step ``timeout``; one of which a step
+        takes too much ``memory``, ``processes`` or ``disk`` with that word; a context over its limits with ``context``.
         Raises SandboxError, also when the engine's disk is too full to begin.
         """
         ...

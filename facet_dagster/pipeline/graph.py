@@ -107,7 +107,12 @@ def _tried(settings: Settings) -> tuple[object, ...]:
     """What of the settings, and of the prompts that they ask for, a certificate depends on."""
     level = settings.certificate
     examined = (task.EXAMINE_VERSION,) if level != "basic" else ()
-    return (level, effort(settings), *examined, *((task.BLIND_VERSION,) if level == "strict" else ()))
+    return (
+        level,
+        effort(settings),
+        *examined,
+        *((task.BLIND_VERSION, task.REBUILD_VERSION) if level == "strict" else ()),
+    )
 
 
 def effort(settings: Settings) -> task.Effort:
