@@ -123,6 +123,13 @@ def current(stage: Stage, keys: Sequence[str], ledger: Ledger, memo: Memo | None
     return memo[stage.name]
 
 
+def stale(stage: Stage, keys: Sequence[str], ledger: Ledger) -> dict[str, str]:
+    """Key -> input digest, where there is no current result and all that it reads is there."""
+    memo = Memo()
+    standing = current(stage, keys, ledger, memo)
+    return {item.key: item.input_digest for item in plan(stage, keys, ledger, memo).work if item.key not in standing}
+
+
 def run_stage(
     stage: str,
     work: Sequence[Work],

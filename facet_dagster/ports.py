@@ -390,8 +390,11 @@ class Ledger(Protocol):
         """
         ...
 
-    def claim(self, name: str) -> AbstractContextManager[None]:
-        """Hold ``name`` against every other process; waits; released when the process dies."""
+    def claim(self, name: str, *, wait: bool = True) -> AbstractContextManager[None]:
+        """Hold ``name`` against every other process; released when the process dies.
+
+        Without ``wait`` raises Held when somebody else holds it.
+        """
         ...
 
     def ancestors(self, ident: str) -> list[tuple[int, str, str, str]]:

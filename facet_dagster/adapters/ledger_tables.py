@@ -227,6 +227,37 @@ class StageRow(Base):
     result: Mapped[dict[str, Any]]
 
 
+class SourceRow(Base):
+    __tablename__ = "sources"
+    fact = facts.SourceFact
+    source: Mapped[str] = mapped_column(index=True)
+    round: Mapped[int]
+    state: Mapped[str]
+
+
+class NightRow(Base):
+    __tablename__ = "nights"
+    fact = facts.NightFact
+    night: Mapped[str] = mapped_column(index=True)
+    round: Mapped[int]
+    state: Mapped[str]
+    said: Mapped[str]
+    release: Mapped[str]
+    report: Mapped[str | None]
+
+
+class FailureRow(Base):
+    __tablename__ = "failures"
+    fact = facts.FailureFact
+    run: Mapped[str]
+    job: Mapped[str]
+    assets: Mapped[list[str]]
+    first: Mapped[str]
+    last: Mapped[str]
+    message: Mapped[str]
+    moment: Mapped[str]
+
+
 ROWS: dict[type[facts.Fact], type[Base]] = {mapper.class_.fact: mapper.class_ for mapper in Base.registry.mappers}
 
 

@@ -223,6 +223,47 @@ class StageFact(Fact):
     result: StageResult
 
 
+class SourceFact(Fact):
+    """How a source of skills was when it was last read to its end; the last ``round`` (from 0) counts.
+
+    ``state`` is a commit, or a digest of what stands in the folder and of how it is judged.
+    """
+
+    identity = ("source", "round")
+    source: str
+    round: int
+    state: str
+
+
+class NightFact(Fact):
+    """A night began, or ended; the last ``round`` (from 0) of a night counts.
+
+    ``state``: begun, done, budget (used up), trouble, stopped. ``release`` is the newest release then; ``report`` the
+    artifact with the NightReport.
+    """
+
+    identity = ("night", "round")
+    night: str
+    round: int
+    state: str
+    said: str = ""
+    release: str = ""
+    report: str | None = None
+
+
+class FailureFact(Fact):
+    """A Dagster run failed. ``first`` to ``last`` are its partitions; ``moment`` (ISO, UTC) is when it was noted."""
+
+    identity = ("run",)
+    run: str
+    job: str
+    assets: list[str]
+    first: str = ""
+    last: str = ""
+    message: str
+    moment: str
+
+
 # What may be forgotten: asking again brings it back.
 CACHES: tuple[type[Fact], ...] = (ReplyFact,)
 
@@ -242,4 +283,7 @@ FACTS: tuple[type[Fact], ...] = (
     TrialFact,
     CheckFact,
     StageFact,
+    SourceFact,
+    NightFact,
+    FailureFact,
 )
