@@ -391,10 +391,7 @@ class Ledger(Protocol):
         ...
 
     def claim(self, name: str, *, wait: bool = True) -> AbstractContextManager[None]:
-        """Hold ``name`` against every other process; released when the process dies.
-
-        Without ``wait`` raises Held when somebody else holds it.
-        """
+        """Hold ``name`` against every other process, until this one dies; Held if it is taken and not waited for."""
         ...
 
     def ancestors(self, ident: str) -> list[tuple[int, str, str, str]]:

@@ -163,7 +163,7 @@ def _write(
 
 
 def _datasets(part: Path, settings: Settings, tokenizer: str, ledger: Ledger, store: ArtifactStore) -> dict[str, int]:
-    rows = {}
+    rows = dict[str, int]()
     for kind in _KINDS:
         try:
             made = dataset(kind, part / "datasets" / kind, settings, tokenizer, ledger, store)
