@@ -101,10 +101,6 @@ def release_health(
     return dg.MaterializeResult(metadata=shown, check_results=[_stand(found)])
 
 
-def _quarantine(key: str, note: str) -> None:
-    del key, note
-
-
 def _stand(found: Health) -> dg.AssetCheckResult:
     rotten, unknown = len(found.rotten), len(found.unknown)
     text = f"{len(found.lines)} replayed: {rotten} rotten, {unknown} without a verdict."

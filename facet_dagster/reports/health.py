@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -11,12 +11,12 @@ from facet_dagster.domain.facts import AttemptFact
 from facet_dagster.domain.ids import to_json
 from facet_dagster.domain.outcome import Value
 from facet_dagster.errors import ConfigError, PortError
+from facet_dagster.pipeline.quarantine import quarantine, quarantined
 from facet_dagster.ports import ArtifactStore, Ledger, Sandbox
 from facet_dagster.reports.revalidate import package_of
 from facet_dagster.stages.task.certificate.replay import Replay, replay
 
 STAGE, KIND = "health", "replay"
-Quarantine = Callable[[str, str], None]
 
 
 class Replayed(Value):
@@ -45,9 +45,13 @@ class Health(Value):
 
 
 def sample(packages: Mapping[str, str], ledger: Ledger, size: int) -> dict[str, str]:
-    """``size`` of the tasks (key -> package) whose last replay is longest ago, those never replayed first."""
+    """``size`` of the tasks (key -> package) whose last replay is longest ago, those never replayed first.
+
+    Tasks in quarantine are left out.
+    """
+    apart = quarantined(ledger)
     last = {key: place for place, (key,) in enumerate(ledger.values(AttemptFact, "key", stage=STAGE))}
-    order = sorted(packages, key=lambda key: (last.get(key, -1), key))
+    order = sorted(set(packages) - set(apart), key=lambda key: (last.get(key, -1), key))
     return {key: packages[key] for key in order[:size]}
 
 
@@ -58,7 +62,6 @@ def health(
     store: ArtifactStore,
     sandbox: Sandbox,
     workers: int,
-    quarantine: Quarantine,
 ) -> Health:
     """Replay every task (key -> package), ``workers`` at once; each replay is a row of the ledger.
 
@@ -73,7 +76,8 @@ def health(
         return found.model_copy(update={"doubted": True})
     for line in found.rotten:
         assert line.replay is not None
-        quarantine(line.key, f"Replayed and found rotten. {line.replay.what}")
+        note = f"Replayed and found rotten. {line.replay.what}"
+        quarantine(ledger, line.key, note, by="check", name=STAGE, package=packages[line.key])
     marked = tuple(line.model_copy(update={"quarantined": line in found.rotten}) for line in lines)
     return Health(lines=marked)
 

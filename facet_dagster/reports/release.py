@@ -19,6 +19,7 @@ from facet_dagster.domain.outcome import Verdict
 from facet_dagster.errors import ConfigError
 from facet_dagster.funnel import current
 from facet_dagster.pipeline.graph import seed_stages
+from facet_dagster.pipeline.quarantine import decided_by, quarantined
 from facet_dagster.pipeline.rollouts import protocol_of, rollout_stages
 from facet_dagster.ports import ArtifactStore, Ledger
 from facet_dagster.reports.datasets import Kind, dataset
@@ -99,7 +100,8 @@ def lost(keys: list[str], settings: Settings, ledger: Ledger) -> dict[str, str]:
     for key, result in current(seed_stages(settings).certificate, sorted(known), ledger).items():
         if result.verdict is not Verdict.ACCEPTED and result.rejection is not None:
             found[key] = f"{result.rejection.reason} at {result.rejected_at or result.stage}"
-    return found
+    apart = {key: fact for key, fact in quarantined(ledger).items() if key in keys}
+    return found | {key: f"in quarantine, by {decided_by(fact)}: {fact.note}" for key, fact in apart.items()}
 
 
 def _training(settings: Settings, tokenizer: str, ledger: Ledger) -> str:

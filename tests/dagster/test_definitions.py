@@ -25,6 +25,9 @@ FUNNEL = (
     "rollouts",
     "trajectories",
     "funnel_report",
+    "yields",
+    "release_health",
+    "release",
 )
 SEED_ASSETS = FUNNEL[5:15]
 BUCKET_ASSETS = FUNNEL[:4]
@@ -73,3 +76,4 @@ def test_the_nightly_schedule_names_its_batch_after_the_night() -> None:
     request = schedule.evaluate_tick(context).run_requests[0]
     assert request.run_key == "300131"
     assert request.run_config["ops"]["synthesise"]["config"]["batch"] == "300131"
+    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
