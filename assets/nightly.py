@@ -91,9 +91,7 @@ def release_health(
     last = next(reversed(releases(settings.releases)), None)
     packages = {key: task.package for key, task in last.tasks.items()} if last else {}
     chosen = sample(packages, ledger, size)
-    found = replay_all(
-        chosen, ledger=ledger, store=store, sandbox=sandbox, workers=settings.workers, quarantine=_quarantine
-    )
+    found = replay_all(chosen, ledger=ledger, store=store, sandbox=sandbox, workers=settings.workers)
     shown = {
         "health": dg.MetadataValue.md(health_markdown(found)),
         "report": dg.MetadataValue.json(found.model_dump(mode="json")),

@@ -50,7 +50,7 @@ def main() -> None:
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     sources = folder / "sources.yaml"
     sources.write_text("sources:\n" + "".join(f"  - folder: {path.resolve()}\n" for path in options.skills))
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FACET_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FACET_")}  # noqa: TID251
     environment = {
         **kept,
         "PYTHONPATH": str(ROOT),
