@@ -36,7 +36,7 @@ def test_it_is_off_until_somebody_turns_it_on() -> None:
 def test_two_ticks_of_one_night_have_one_run_key_and_name_the_batch() -> None:
     """As after a clock that was set back: Dagster starts one run for one key."""
     moment = datetime.now(UTC)
-    with dg.DagsterInstance.ephemeral() as instance:
+    with dg.DagsterInstance.local_temp() as instance:
         first, second = (tick(instance, moment).run_requests[0] for _ in range(2))
     assert first.run_key == second.run_key == f"{moment:%y%m%d}"
     assert first.run_config["ops"]["synthesise"]["config"]["batch"] == f"{moment:%y%m%d}"
@@ -44,14 +44,14 @@ def test_two_ticks_of_one_night_have_one_run_key_and_name_the_batch() -> None:
 
 def test_a_tick_that_comes_days_late_is_left_out() -> None:
     """As after a clock that was set on: missed nights do not come all at once."""
-    with dg.DagsterInstance.ephemeral() as instance:
+    with dg.DagsterInstance.local_temp() as instance:
         found = tick(instance, datetime.now(UTC) - timedelta(days=2))
     assert not found.run_requests
     assert "too late" in str(found.skip_message)
 
 
 def test_a_tick_while_a_night_is_at_work_is_left_out() -> None:
-    with dg.DagsterInstance.ephemeral() as instance:
+    with dg.DagsterInstance.local_temp() as instance:
         run = instance.create_run_for_job(night, status=dg.DagsterRunStatus.STARTED)
         found = tick(instance, datetime.now(UTC))
     assert not found.run_requests
