@@ -60,7 +60,7 @@ def ingest_changed(
         for (source, state), one in zip(todo, report.sources, strict=True)
         if state and not one.error and not one.problems
     ]
-    ledger.append(SourceFact(source=name, round=_round(name, ledger), state=state) for name, state in whole)
+    ledger.append([SourceFact(source=name, round=_round(name, ledger), state=state) for name, state in whole])
     return Gathered(report, len(sources) - len(todo), report.errors)
 
 
