@@ -18,7 +18,8 @@ from facet_dagster.cli_certificate import certify, revalidate
 from facet_dagster.cli_experiment import experiment_app
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
 from facet_dagster.cli_ingest import ingest
-from facet_dagster.cli_output import Json, err, out, say
+from facet_dagster.cli_night import failures, night
+from facet_dagster.cli_output import Json, err, out, say, say_left_out
 from facet_dagster.cli_review import review
 from facet_dagster.cli_rollout import export_near_miss, export_sft, rollouts, show_rollouts
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
@@ -31,8 +32,8 @@ from facet_dagster.pipeline.skills import ingest as ingest_path
 from facet_dagster.reports.funnel import Funnel, accepted, losses_text, share_text
 from facet_dagster.reports.funnel import funnel as funnel_report
 from facet_dagster.reports.seeds import seeds as seed_lines
+from facet_dagster.reports.tasks import left_out, withdrawn
 from facet_dagster.reports.tasks import tasks as task_lines
-from facet_dagster.reports.tasks import withdrawn
 from facet_dagster.reports.why import Why
 from facet_dagster.reports.why import why as why_report
 from facet_dagster.settings import Settings, load_settings
@@ -60,6 +61,8 @@ app.command()(certify)
 app.command()(revalidate)
 app.command()(rollouts)
 app.command()(review)
+app.command()(night)
+app.command()(failures)
 export_app.command("sft")(export_sft)
 export_app.command("near-miss")(export_near_miss)
 app.add_typer(skills_app, name="skills")
@@ -241,7 +244,9 @@ def print_trials(story: Why) -> None:
 def tasks(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
     """The certified tasks."""
     settings = load_settings()
-    lines = task_lines(settings, connect.open_ledger(settings), connect.open_store(settings), batch)
+    ledger = connect.open_ledger(settings)
+    lines = task_lines(settings, ledger, connect.open_store(settings), batch)
+    say_left_out(left_out(settings, ledger, batch))
     say([line.model_dump(mode="json") for line in lines], lambda: print_tasks(lines), as_json=json_)
 
 
@@ -262,8 +267,10 @@ def export_harbor(folder: Path, batch: Batch = "", json_: Json = False) -> None:
     settings = load_settings()
     ledger, store = connect.open_ledger(settings), connect.open_store(settings)
     for stale in withdrawn(folder, ledger, {line.key for line in task_lines(settings, ledger, store)}):
-        err.print(f"{stale} was exported before and is not certified any more: remove it", markup=False, soft_wrap=True)
+        text = f"{stale} was exported before and is not certified any more, or in quarantine: remove it"
+        err.print(text, markup=False, soft_wrap=True)
     lines = task_lines(settings, ledger, store, batch)
+    say_left_out(left_out(settings, ledger, batch))
     if not lines:
         raise ConfigError("There is no certified task to export: `facet funnel` counts the losses")
     for line in lines:
@@ -276,8 +283,9 @@ def export_harbor(folder: Path, batch: Batch = "", json_: Json = False) -> None:
 def verify_harbor(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
     """Lint every certified task with Harbor, and run its oracle (1) and nop (0) agents."""
     settings = load_settings()
-    store = connect.open_store(settings)
-    lines = task_lines(settings, connect.open_ledger(settings), store, batch)
+    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
+    lines = task_lines(settings, ledger, store, batch)
+    say_left_out(left_out(settings, ledger, batch))
     packages = {line.key: store.get(line.package) for line in lines}
     verdicts = proof.verify(packages, settings.home, os.environ)  # noqa: TID251 - a composition root
     bad = [verdict for verdict in verdicts if not verdict.ok]

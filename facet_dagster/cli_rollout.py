@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from facet_dagster import connect
-from facet_dagster.cli_output import Json, out, say
+from facet_dagster.cli_output import Json, out, say, say_left_out
 from facet_dagster.reports.datasets import Kind, dataset
 from facet_dagster.reports.rollouts import RolloutReport, rollout_report
 from facet_dagster.reports.statistics import Rate
+from facet_dagster.reports.tasks import left_out
 from facet_dagster.settings import Settings, load_settings
 
 Batch = Annotated[str, typer.Option(help="Only the seeds of this batch.")]
@@ -27,6 +28,7 @@ def rollouts(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002 - 
 def show_rollouts(settings: Settings, batch: str, *, as_json: bool) -> RolloutReport:
     ledger, store = connect.open_ledger(settings), connect.open_store(settings)
     found = rollout_report(settings, connect.open_counter(settings).name, ledger, store, batch)
+    say_left_out(left_out(settings, ledger, batch))
     say(found, lambda: _print(found), as_json=as_json)
     return found
 
@@ -71,6 +73,7 @@ def _export(kind: Kind, folder: Path, batch: str, limit: int, per_skill: int, *,
     settings = load_settings()
     ledger, store = connect.open_ledger(settings), connect.open_store(settings)
     name = connect.open_counter(settings).name
+    say_left_out(left_out(settings, ledger, batch))
     made: dict[str, Any] = dataset(
         kind, folder, settings, name, ledger, store, batch=batch, limit=limit, per_skill=per_skill
     )

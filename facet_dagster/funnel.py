@@ -65,7 +65,7 @@ class Stage:
     """A node of the funnel: ``version`` covers its code and prompts, ``parts`` the settings it depends on.
 
     ``upstream`` are the stages, over the same keys, whose outputs it reads. ``own`` is asked at each plan for what
-    else one key depends on, as a digest.
+    else one key depends on, as a digest; ``barred`` for the keys that it must leave alone now, and why.
     """
 
     name: str
@@ -73,6 +73,7 @@ class Stage:
     upstream: tuple[Stage, ...] = ()
     parts: tuple[object, ...] = ()
     own: Callable[[], Mapping[str, str]] | None = None
+    barred: Callable[[Ledger], Mapping[str, Rejection]] | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ def plan(stage: Stage, keys: Sequence[str], ledger: Ledger, memo: Memo | None = 
     memo = {} if memo is None else memo
     above = [(up.name, current(up, keys, ledger, memo)) for up in stage.upstream]
     own = stage.own() if stage.own else {}
+    barred = stage.barred(ledger) if stage.barred else {}
     work, missing = [], {}
     for key in keys:
         lacking = next((name for name, results in above if key not in results), None)
@@ -100,8 +102,16 @@ def plan(stage: Stage, keys: Sequence[str], ledger: Ledger, memo: Memo | None = 
         ups = [results[key] for _, results in above]
         stopped = next((up for up in ups if up.verdict is not Verdict.ACCEPTED), None)
         inputs = digest([stage.name, stage.version, key, [up.output for up in ups], list(stage.parts), *_own(own, key)])
+        if stopped is None and key in barred:
+            stopped = _barred(stage.name, key, inputs, barred[key])
         work.append(Work(key, inputs, stopped))
     return Plan(tuple(work), missing)
+
+
+def _barred(stage: str, key: str, inputs: str, why: Rejection) -> StageResult:
+    return StageResult(
+        stage=stage, key=key, input_digest=inputs, verdict=Verdict.REJECTED, rejection=why, rejected_at=stage
+    )
 
 
 def _own(own: Mapping[str, str], key: str) -> list[str]:
@@ -121,6 +131,13 @@ def current(stage: Stage, keys: Sequence[str], ledger: Ledger, memo: Memo | None
             elif (item.key, item.input_digest) in stored:
                 found[item.key] = stored[item.key, item.input_digest]
     return memo[stage.name]
+
+
+def stale(stage: Stage, keys: Sequence[str], ledger: Ledger) -> dict[str, str]:
+    """Key -> input digest, where there is no current result and all that it reads is there."""
+    memo = Memo()
+    standing = current(stage, keys, ledger, memo)
+    return {item.key: item.input_digest for item in plan(stage, keys, ledger, memo).work if item.key not in standing}
 
 
 def run_stage(

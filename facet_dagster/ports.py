@@ -390,8 +390,8 @@ class Ledger(Protocol):
         """
         ...
 
-    def claim(self, name: str) -> AbstractContextManager[None]:
-        """Hold ``name`` against every other process; waits; released when the process dies."""
+    def claim(self, name: str, *, wait: bool = True) -> AbstractContextManager[None]:
+        """Hold ``name`` against every other process, until this one dies; Held if it is taken and not waited for."""
         ...
 
     def ancestors(self, ident: str) -> list[tuple[int, str, str, str]]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from facet_dagster.domain.cron import cron_problem, zone_problem
 from facet_dagster.domain.task import Order, Pipeline
 from facet_dagster.errors import ConfigError
 
@@ -123,6 +124,17 @@ class Settings(BaseSettings):
     tokenizer: Path | None = Field(
         default=None, description="tokenizer.json of the model to train; empty: a token is taken to be four characters"
     )
+    night_on: bool = Field(default=False, description="the nightly schedule is on where nobody switched it in the UI")
+    night_cron: str = Field(default="0 2 * * *", description="when a night begins: five cron fields")
+    night_timezone: str = Field(default="UTC", description="the time zone of night_cron, and of a night's date")
+    night_seeds: int = Field(default=0, ge=0, description="how many seeds a night shall hold; 0: as many as seeds says")
+    night_releases: Path | None = Field(default=None, description="folder of the releases; empty: releases below home")
+    night_replays: int = Field(
+        default=5, ge=0, description="released tasks that a night runs again, those that waited longest first; 0: none"
+    )
+    failure_command: str = Field(
+        default="", description="a program that gets each failed run as JSON on its standard input; empty: none"
+    )
     trial_seconds: float = Field(default=120.0, gt=0)
     build_seconds: float = Field(default=600.0, gt=0)
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")
@@ -147,11 +159,25 @@ class Settings(BaseSettings):
             raise ValueError(f"{wrong[0]!r} is no language code of two letters, such as en or zh")
         return value
 
-    @field_validator("models", "record", "sources", "tokenizer", mode="before")
+    @field_validator("models", "record", "sources", "tokenizer", "night_releases", mode="before")
     @classmethod
     def _empty_is_unset(cls, value: Any) -> Any:
         """An empty variable is how one line of .env is overruled."""
         return None if value == "" else value
+
+    @field_validator("night_cron")
+    @classmethod
+    def _cron(cls, value: str) -> str:
+        if problem := cron_problem(value):
+            raise ValueError(problem)
+        return " ".join(value.split())
+
+    @field_validator("night_timezone")
+    @classmethod
+    def _zone(cls, value: str) -> str:
+        if problem := zone_problem(value):
+            raise ValueError(problem)
+        return value
 
     @field_validator("order")
     @classmethod
@@ -171,6 +197,11 @@ class Settings(BaseSettings):
     def certificate_workers(self) -> int:
         """Keys in flight in the stage that certifies: it waits for a model at every level but basic."""
         return self.workers if self.certificate == "basic" else max(self.workers, self.llm_workers)
+
+    @property
+    def releases(self) -> Path:
+        """Where nights put their releases."""
+        return self.night_releases or self.home / "releases"
 
     @property
     def live(self) -> bool:

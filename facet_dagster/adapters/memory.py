@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from facet_dagster.domain.facts import CACHES, EdgeFact, Fact
 from facet_dagster.domain.ids import digest
-from facet_dagster.errors import InvariantError, LedgerError, MalformedReply, TapeMiss, VectorStoreError
+from facet_dagster.errors import Held, InvariantError, LedgerError, MalformedReply, TapeMiss, VectorStoreError
 from facet_dagster.ports import AnyFact, Hit, Point, Reply, Vectors
 
 
@@ -59,11 +59,15 @@ class MemoryLedger:
         return sum(getattr(fact, column) or 0.0 for fact in self.find(kind, **where))
 
     @contextmanager
-    def claim(self, name: str) -> Iterator[None]:
+    def claim(self, name: str, *, wait: bool = True) -> Iterator[None]:
         with self._guard:
             lock = self._locks[name]
-        with lock:
+        if not lock.acquire(blocking=wait):
+            raise Held(f"{name} is claimed by somebody else")
+        try:
             yield
+        finally:
+            lock.release()
 
     def ancestors(self, ident: str) -> list[tuple[int, str, str, str]]:
         edges = self.find(EdgeFact)

@@ -20,7 +20,7 @@ from facet_dagster.adapters.ledger_tables import FACT_SEQ, fields_of, table_of
 from facet_dagster.adapters.postgres_errors import ledger_errors
 from facet_dagster.domain.facts import CACHES, FACTS, Fact
 from facet_dagster.domain.ids import digest
-from facet_dagster.errors import InvariantError
+from facet_dagster.errors import Held, InvariantError
 from facet_dagster.ports import AnyFact
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
@@ -122,13 +122,16 @@ class PostgresLedger:
             return float(connection.execute(query).scalar() or 0.0)
 
     @contextmanager
-    def claim(self, name: str) -> Iterator[None]:
+    def claim(self, name: str, *, wait: bool = True) -> Iterator[None]:
         key = _lock_key(f"claim/{name}")
+        lock = sa.func.pg_advisory_lock if wait else sa.func.pg_try_advisory_lock
         with ledger_errors(self._url):
             connection = self._claims.connect()
         with connection:
             with ledger_errors(self._url):
-                connection.execute(sa.select(sa.func.pg_advisory_lock(key)))
+                got = connection.execute(sa.select(lock(key))).scalar()
+            if not wait and not got:
+                raise Held(f"{name} is claimed by somebody else")
             try:
                 yield
             finally:

@@ -100,6 +100,7 @@ class Reason(StrEnum):
     ROLLOUT_INCOMPLETE = "rollout.incomplete"
     ROLLOUT_TOO_LONG = "rollout.too_long"
     ROLLOUT_TAMPERED = "rollout.tampered"
+    ROLLOUT_QUARANTINED = "rollout.quarantined"
 
 
 class Policy(NamedTuple):

@@ -18,6 +18,7 @@ from facet_dagster.domain.trial import read_checks
 from facet_dagster.errors import ConfigError, InvariantError, SandboxError
 from facet_dagster.funnel import Compute, Outcome, Stage
 from facet_dagster.pipeline.graph import seed_stages
+from facet_dagster.pipeline.quarantine import barred
 from facet_dagster.pipeline.tasks import value
 from facet_dagster.ports import ArtifactStore, Harness, Ledger, Order, TokenCounter
 from facet_dagster.settings import Settings
@@ -50,7 +51,7 @@ def protocol_of(settings: Settings) -> RolloutProtocol:
 def rollout_stages(settings: Settings, tokenizer: str) -> RolloutStages:
     """``tokenizer`` is the name of what counts tokens."""
     parts = (protocol_of(settings), settings.attempts)
-    made = Stage("rollouts", VERSION, (seed_stages(settings).certificate,), parts)
+    made = Stage("rollouts", VERSION, (seed_stages(settings).certificate,), parts, barred=barred)
     judged = Stage("trajectories", rollouts_.VERSION, (made,), (tokenizer, settings.trajectory_tokens))
     return RolloutStages(made, judged)
 

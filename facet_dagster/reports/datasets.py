@@ -23,6 +23,7 @@ from facet_dagster.pipeline.rollouts import protocol_of
 from facet_dagster.pipeline.tasks import value
 from facet_dagster.ports import ArtifactStore, Ledger
 from facet_dagster.reports.rollouts import Judgement, judgements, near_miss
+from facet_dagster.reports.tasks import left_out
 from facet_dagster.settings import Settings
 from facet_dagster.stages.rollout import conversation, near_miss_row, sft_row
 from facet_dagster.stages.rollout.select import select
@@ -55,6 +56,7 @@ def dataset(
         raise ConfigError(f"There is no row for {kind}: `facet rollouts` says what came of the attempts")
     text = "".join(json.dumps(row, ensure_ascii=False, sort_keys=True) + "\n" for row in chosen)
     manifest = _manifest(kind, chosen, left, protocol_of(settings), settings, tokenizer)
+    manifest["quarantined_tasks"] = len(left_out(settings, ledger, batch))
     with _aside(folder) as part:
         (part / "data").mkdir()
         (part / f"{DATA}.jsonl").write_text(text, encoding="utf-8")
