@@ -376,7 +376,10 @@ class Ledger(Protocol):
         ...
 
     def values(self, kind: type[Fact], /, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
-        """Plain values of some columns of the facts that ``find`` would give, in its order; far cheaper for many."""
+        """Plain values of some columns of the facts that ``find`` would give, in its order; far cheaper for many.
+
+        The column ``at`` says when a fact was appended (aware).
+        """
         ...
 
     def total(self, kind: type[Fact], column: str, **where: Any) -> float:
