@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from facet_dagster.domain.causes import cause_of
@@ -107,9 +108,11 @@ def why(ident: str, settings: Settings, ledger: Ledger, store: ArtifactStore | N
 def resolve(ident: str, ledger: Ledger) -> tuple[str, str]:
     """Kind (seed, candidate or skill) and full id of any unambiguous prefix. Raises ConfigError."""
     ident = ident.removeprefix("facet/")
-    known = {fact.key: "seed" for fact in ledger.find(SeedFact)}
-    known |= {fact.candidate: "candidate" for fact in ledger.find(CandidateFact)}
-    known |= {fact.skill: "skill" for fact in ledger.find(RawSkillFact)}
+    if ledger.values(SeedFact, "key", key=ident):
+        return "seed", ident
+    known = {key: "seed" for (key,) in ledger.values(SeedFact, "key")}
+    known |= {candidate: "candidate" for (candidate,) in ledger.values(CandidateFact, "candidate")}
+    known |= {skill: "skill" for (skill,) in ledger.values(RawSkillFact, "skill")}
     found = [ident] if ident in known else sorted(full for full in known if full.startswith(ident))
     if not ident or not found:
         raise ConfigError(f"Nothing has the id {ident!r}: `facet seeds` and `facet tasks` list what there is")
@@ -176,7 +179,11 @@ class _Past:
         return tuple(map(_plain, self._attempts[of]))
 
     def trials(self, of: str = "") -> tuple[dict[str, Any], ...]:
-        return tuple(_trial(fact, self._ledger) for fact in self._trials[of])
+        made = self._trials[of]
+        checks = defaultdict[str, list[CheckFact]](list)
+        for check in self._ledger.find(CheckFact, trial=[fact.fact_id for fact in made]) if made else ():
+            checks[check.trial].append(check)
+        return tuple(_trial(fact, checks[fact.fact_id]) for fact in made)
 
     def others(self) -> tuple[Other, ...]:
         return tuple(
@@ -215,8 +222,7 @@ def _plain(fact: Fact) -> dict[str, Any]:
     return fact.model_dump(mode="json")
 
 
-def _trial(fact: TrialFact, ledger: Ledger) -> dict[str, Any]:
-    checks = ledger.find(CheckFact, trial=fact.fact_id)
+def _trial(fact: TrialFact, checks: Sequence[CheckFact]) -> dict[str, Any]:
     failed = [{"check": c.check, "status": c.status, "message": c.message} for c in checks if c.status != "pass"]
     told = {"ok": fact.reward == wanted_reward(fact.kind)} if fact.stage == "certificate" or "/" in fact.kind else {}
     return {**_plain(fact), "checks": len(checks), "failed": failed, **told}

@@ -18,6 +18,7 @@ from facet_dagster.reports.why import why
 from facet_dagster.settings import Settings
 
 KEYS = ("261130-aaaaaaaaaaaa", "261130-bbbbbbbbbbbb")
+LATE = ("task_draft", "first_validation", "task")
 
 
 class Text(Value):
@@ -48,7 +49,7 @@ class World:
     def compute(self, stage: str) -> Callable[[str], Outcome]:
         def compute(key: str) -> Outcome:
             self.rounds.append((stage, key, retry_round()))
-            value = Text(text=f"{stage} {key} {retry_round()} {self.order if stage == 'task_draft' else ''}")
+            value = Text(text=f"{stage} {key} {retry_round()} {self.order * (stage in LATE)}")
             lost = stage == "task" and key == KEYS[0] and not retry_round()
             common = {"stage": stage, "key": key, "round": 0}
             trial = TrialFact(
