@@ -1,10 +1,15 @@
 """The funnel of the paper's Table 5, as an asset whose metadata is the table."""
 
+from collections import Counter
+
 import dagster as dg
 
 from facet_dagster.ports import ArtifactStore, Ledger
 from facet_dagster.reports.funnel import funnel, funnel_markdown
+from facet_dagster.reports.rejected import deaths_markdown, rejected
 from facet_dagster.settings import Settings
+
+SHOWN = 500  # rows in the web UI; `facet rejected` prints all
 
 
 @dg.asset(deps=["certificate"], group_name="reports")
@@ -17,3 +22,14 @@ def funnel_report(
     report = funnel(settings, ledger, store)
     counts = {row.name: row.count for row in report.rows}
     return dg.MaterializeResult(metadata={"funnel": dg.MetadataValue.md(funnel_markdown(report)), **counts})
+
+
+@dg.asset(deps=["certificate"], group_name="reports")
+def rejected_tasks(
+    settings: dg.ResourceParam[Settings], ledger: dg.ResourceParam[Ledger]
+) -> dg.MaterializeResult[None]:
+    """Every rejected seed: stage, reason, blamed component, rounds, cost and a line of evidence."""
+    found = rejected(settings, ledger)
+    reasons = dict(Counter(one.reason for one in found).most_common())
+    shown = {"deaths": dg.MetadataValue.md(deaths_markdown(found, SHOWN)), "reasons": dg.MetadataValue.json(reasons)}
+    return dg.MaterializeResult(metadata={**shown, "rejected": len(found), "in the table": min(len(found), SHOWN)})

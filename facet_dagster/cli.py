@@ -15,6 +15,7 @@ from rich.table import Table
 from facet_dagster import connect, proof, webui
 from facet_dagster.child import end_orderly, run_child
 from facet_dagster.cli_certificate import certify, revalidate
+from facet_dagster.cli_decisions import audit_app, quarantine, rejected, retry
 from facet_dagster.cli_experiment import experiment_app
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
 from facet_dagster.cli_ingest import ingest
@@ -59,6 +60,10 @@ app.command()(scenario)
 app.add_typer(experiment_app, name="experiment")
 app.command()(certify)
 app.command()(revalidate)
+app.command()(quarantine)
+app.command()(retry)
+app.command()(rejected)
+app.add_typer(audit_app, name="audit")
 app.command()(rollouts)
 app.command()(review)
 app.command()(night)
@@ -219,10 +224,22 @@ def print_why(story: Why) -> None:
         mark = "ok" if attempt["ok"] else "failed"
         out.print(f"  {attempt['kind']} round {attempt['round']}: {mark}. {attempt['summary']}", markup=False)
     print_trials(story)
+    print_decisions(story)
     for remark in story.remarks:
         out.print(f"  remark: {remark}", markup=False, soft_wrap=True)
     for name, fact in story.evidence.items():
         out.print(f"  {name}: {fact}", markup=False, soft_wrap=True)
+
+
+def print_decisions(story: Why) -> None:
+    """Then the results that are not in force, each in a line: their attempts are in the JSON."""
+    for one in story.decisions:
+        text = f"  {one['kind']} by {one['by']}, {one['at']}: {one['note']}"
+        out.print(text, markup=False, soft_wrap=True, style="yellow" if story.quarantined else None)
+    for other in story.others:
+        done = f"{len(other.attempts)} attempts, {len(other.trials)} trials"
+        text = f"  not in force: {other.stage} {other.verdict} {other.reason} under {other.under}: {done}"
+        out.print(text, markup=False, soft_wrap=True, style="dim")
 
 
 def print_trials(story: Why) -> None:

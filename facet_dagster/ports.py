@@ -376,7 +376,7 @@ class Ledger(Protocol):
         ...
 
     def values(self, kind: type[Fact], /, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
-        """Plain values of some columns of the facts that ``find`` would give, in its order; far cheaper for many."""
+        """Plain columns, or ``at`` (when appended, aware), of the facts that ``find`` would give; cheaper for many."""
         ...
 
     def total(self, kind: type[Fact], column: str, **where: Any) -> float:

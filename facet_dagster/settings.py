@@ -139,6 +139,7 @@ class Settings(BaseSettings):
     build_seconds: float = Field(default=600.0, gt=0)
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")
     ui_port: int = Field(default=3000, ge=1, le=65_535)
+    review_url: str = Field(default="", description="where people reach the review page; partitions link to it")
 
     @field_validator("licences", "languages", mode="before")
     @classmethod

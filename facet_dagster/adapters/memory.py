@@ -43,7 +43,10 @@ class MemoryLedger:
         return [fact for fact in facts if all(_matches(getattr(fact, k), v) for k, v in where.items())]
 
     def values(self, kind: type[Fact], /, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
-        return [tuple(getattr(fact, name) for name in columns) for fact in self.find(kind, **where)]
+        return [
+            tuple(self._at[kind, fact.fact_id] if name == "at" else getattr(fact, name) for name in columns)
+            for fact in self.find(kind, **where)
+        ]
 
     def evict(self, kind: type[Fact], *, before: datetime | None = None, **where: Any) -> int:
         if kind not in CACHES:

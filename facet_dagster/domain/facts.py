@@ -12,15 +12,20 @@ from facet_dagster.domain.outcome import StageResult, Value, Verdict
 
 
 class Fact(Value):
-    """Base of all ledger rows. ``identity`` names the fields that make the id; empty means all."""
+    """Base of all ledger rows. ``identity`` names the fields that make the id; empty means all.
+
+    Those of ``sparse`` are part of it only when they hold something.
+    """
 
     identity: ClassVar[tuple[str, ...]] = ()
+    sparse: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def fact_id(self) -> str:
         """64 hex digits."""
         data = self.model_dump(mode="json")
-        return digest({name: data[name] for name in self.identity or data})
+        names = [name for name in self.identity or data if data[name] or name not in self.sparse]
+        return digest({name: data[name] for name in names})
 
 
 class ArtifactFact(Fact):
@@ -133,7 +138,8 @@ class AttemptFact(Fact):
     ``input_digest`` is that of the stage's result, empty where the attempt belongs to none.
     """
 
-    identity = ("stage", "key", "kind", "round", "artifact")
+    identity = ("stage", "key", "kind", "round", "artifact", "input_digest")
+    sparse = frozenset({"input_digest"})
     stage: str
     key: str
     kind: str
@@ -191,7 +197,8 @@ class TrialFact(Fact):
     """One trial of one draft; ``draft`` is the draft's digest, ``repeat`` counts from 0, ``input_digest`` as in
     AttemptFact."""
 
-    identity = ("stage", "key", "kind", "draft", "repeat")
+    identity = ("stage", "key", "kind", "draft", "repeat", "input_digest")
+    sparse = frozenset({"input_digest"})
     stage: str
     key: str
     kind: str

@@ -9,9 +9,9 @@ from facet_dagster.domain.outcome import Reason, Rejection, reject
 from facet_dagster.ports import Ledger
 
 
-def quarantined(ledger: Ledger) -> dict[str, QuarantineFact]:
-    """Seed -> the decision that keeps its task in quarantine now."""
-    last = {fact.key: fact for fact in ledger.find(QuarantineFact)}
+def quarantined(ledger: Ledger, key: str = "") -> dict[str, QuarantineFact]:
+    """Seed -> the decision that keeps its task in quarantine now; of ``key`` alone where one is given."""
+    last = {fact.key: fact for fact in ledger.find(QuarantineFact, **({"key": key} if key else {}))}
     return {key: fact for key, fact in last.items() if fact.quarantined}
 
 

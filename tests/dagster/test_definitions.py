@@ -28,6 +28,7 @@ FUNNEL = (
     "yields",
     "release_health",
     "release",
+    "rejected_tasks",
 )
 SEED_ASSETS = FUNNEL[5:15]
 BUCKET_ASSETS = FUNNEL[:4]

@@ -1,5 +1,7 @@
 """Quarantine, retries and audits; which result an attempt or a trial belongs to."""
 
+import hashlib
+import json
 from typing import Any
 
 import sqlalchemy as sa
@@ -27,8 +29,22 @@ def upgrade() -> None:
         op.execute(
             f"UPDATE {table} SET input_digest = found.input_digest FROM (SELECT t.id, s.input_digest FROM {table} t, "  # noqa: S608
             "LATERAL (SELECT input_digest FROM stages WHERE stage = t.stage AND key = t.key AND seq > t.seq "
-            f"ORDER BY seq LIMIT 1) s) found WHERE found.id = {table}.id"
+            f"ORDER BY seq LIMIT 1) s WHERE t.stage <> 'rollouts') found WHERE found.id = {table}.id"
         )
+    _rename_trials()
+
+
+def _rename_trials() -> None:
+    """The result is part of a trial's id now, and checks name their trial by its id."""
+    names = ("stage", "key", "kind", "draft", "repeat", "input_digest")
+    connection = op.get_bind()
+    rows = connection.execute(sa.text(f"SELECT id, {', '.join(names)} FROM trials WHERE input_digest <> ''")).all()  # noqa: S608
+    for row in rows:
+        data = dict(zip(names, row[1:], strict=True))
+        text = json.dumps(data, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        change = {"old": row[0], "new": hashlib.sha256(text.encode()).hexdigest()}
+        connection.execute(sa.text("UPDATE trials SET id = :new WHERE id = :old"), change)
+        connection.execute(sa.text("UPDATE checks SET trial = :new WHERE trial = :old"), change)
 
 
 def _text(name: str) -> sa.Column[Any]:
