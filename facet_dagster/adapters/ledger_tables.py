@@ -227,6 +227,16 @@ class StageRow(Base):
     result: Mapped[dict[str, Any]]
 
 
+class DatasetRow(Base):
+    __tablename__ = "datasets"
+    fact = facts.DatasetFact
+    kind: Mapped[str]
+    version: Mapped[str] = mapped_column(index=True)
+    rows: Mapped[int]
+    tasks: Mapped[int]
+    manifest: Mapped[str]
+
+
 ROWS: dict[type[facts.Fact], type[Base]] = {mapper.class_.fact: mapper.class_ for mapper in Base.registry.mappers}
 
 

@@ -223,6 +223,20 @@ class StageFact(Fact):
     result: StageResult
 
 
+class DatasetFact(Fact):
+    """A task set or training set that was handed out; ``manifest`` is the artifact that tells how it came to be.
+
+    What it was made from are the edges of ``dataset:<version>``.
+    """
+
+    identity = ("kind", "version")
+    kind: str
+    version: str
+    rows: int
+    tasks: int
+    manifest: str
+
+
 # What may be forgotten: asking again brings it back.
 CACHES: tuple[type[Fact], ...] = (ReplyFact,)
 
@@ -242,4 +256,5 @@ FACTS: tuple[type[Fact], ...] = (
     TrialFact,
     CheckFact,
     StageFact,
+    DatasetFact,
 )

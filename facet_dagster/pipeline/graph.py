@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from facet_dagster.domain.ids import bucket_keys
 from facet_dagster.funnel import Stage, current
+from facet_dagster.pipeline import benchmarks
 from facet_dagster.pipeline.corpus import bucket_inputs, version_of
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import Settings
@@ -73,13 +74,14 @@ def seed_stages(settings: Settings) -> SeedStages:
     So results of all orders, pipelines and authors stand side by side, and none is computed twice.
     """
     author = (settings.author,) if settings.author else ()
+    screened = benchmarks.parts(settings)
     seed = Stage("seed", "1")
-    scenes = _scenario(settings, seed, author)
+    scenes = _scenario(settings, seed, (*author, *screened))
     base = (settings.base_image, settings.build_seconds, *author)
     first = Stage("first_build", environment.FIRST_BUILD_VERSION, (seed, scenes), base)
     repairs = (settings.environment_repairs, settings.build_seconds, *author)
     built = Stage("environment", environment.ENVIRONMENT_VERSION, (first, scenes), repairs)
-    draft = Stage("task_draft", task.DRAFT_VERSION, (built, scenes), (*_writing(settings), *author))
+    draft = Stage("task_draft", task.DRAFT_VERSION, (built, scenes), (*_writing(settings), *author, *screened))
     checked = Stage("first_validation", task.VALIDATION_VERSION, (draft, built, scenes), (settings.trial_seconds,))
     limits = (settings.trial_seconds, settings.build_seconds)
     final = Stage("task", task.VERSION, (checked, built, scenes), (settings.repair_rounds, *limits, *author))
