@@ -1,5 +1,9 @@
 """Stage 6: what is handed out, as versions that stay."""
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 import dagster as dg
 
 from assets._dagster import own
@@ -24,14 +28,16 @@ def sft_dataset(
         folder, made = new_version("sft", settings, tokens.name, ledger, store, embedder)
     except ConfigError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
-    shown = {name: made[name] for name in ("left_out", "families", "licences", "tokens", "contamination")}
-    return dg.MaterializeResult(
-        metadata={
-            "folder": dg.MetadataValue.path(folder),
-            "rows": made["rows"],
-            "tasks": made["tasks"],
-            "held_out": len(made["splits"]["held_out"]),
-            **{name: dg.MetadataValue.json(value) for name, value in shown.items()},
-        },
-        data_version=dg.DataVersion(made["version"][:32]),
-    )
+    return dg.MaterializeResult(metadata=_shown(folder, made), data_version=dg.DataVersion(made["version"][:32]))
+
+
+def _shown(folder: Path, made: Mapping[str, Any]) -> Mapping[str, dg.MetadataValue]:
+    """Of the manifest, what one looks for first."""
+    tables = ("left_out", "families", "licences", "tokens", "contamination")
+    return {
+        "folder": dg.MetadataValue.path(folder),
+        "rows": dg.MetadataValue.int(made["rows"]),
+        "tasks": dg.MetadataValue.int(made["tasks"]),
+        "held_out": dg.MetadataValue.int(len(made["splits"]["held_out"])),
+        **{name: dg.MetadataValue.json(made[name]) for name in tables},
+    }
