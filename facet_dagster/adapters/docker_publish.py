@@ -50,9 +50,14 @@ class RegistryPublisher:
             try:
                 digest = _pushed(api.push(self._repository, tag=name, stream=True), pushed)
             finally:
-                with contextlib.suppress(SandboxError), engine_errors(f"forget {pushed}"):
-                    api.remove_image(pushed, noprune=True)
+                self._forget(pushed)
+        self._forget(f"{self._repository}@{digest}")
         return f"{self._repository}@{digest}"
+
+    def _forget(self, reference: str) -> None:
+        """One name of an image, which has others."""
+        with contextlib.suppress(SandboxError), engine_errors(f"forget {reference}"):
+            self._engine.api.remove_image(reference, noprune=True)
 
     def close(self) -> None:
         self._engine.close()

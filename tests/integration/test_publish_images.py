@@ -20,8 +20,10 @@ from facet_dagster.adapters.docker_engine import Engine
 from facet_dagster.adapters.docker_publish import LayoutPublisher, RegistryPublisher
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.errors import ConfigError, SandboxError
+from facet_dagster.ports import Built
 from facet_dagster.reports.exports.harbor import with_images
 from facet_dagster.reports.exports.images import Sink, publishing
+from facet_dagster.stages.task.contexts import Contexts
 from facet_dagster.stages.task.package import Package, TaskLimits, build_package
 from tests.fixtures import task_example as example
 
@@ -152,6 +154,10 @@ def test_a_registry_has_what_the_references_pin_and_nothing_stays_here(
     package: Package, engine: Engine, registry: str
 ) -> None:
     before = tags(engine)
+    sandbox = DockerSandbox()
+    context = Contexts.in_package(package).environment
+    kept = sandbox.build(context, subject=KEY)  # an image that was there before stays, without another name
+    assert isinstance(kept, Built)
     pinned = publish(package, RegistryPublisher(f"{registry}/facet", engine))
     for reference in pinned:
         digest = reference.removeprefix(f"{registry}/facet@")
@@ -159,6 +165,9 @@ def test_a_registry_has_what_the_references_pin_and_nothing_stays_here(
         with urllib.request.urlopen(asked, timeout=30) as answer:
             assert f"sha256:{hashlib.sha256(answer.read()).hexdigest()}" == digest
     assert {name for name in tags(engine) - before if registry in name} == set()
+    assert sandbox.image(kept.image) is not None
+    sandbox.remove_image(kept.image)
+    sandbox.close()
 
 
 def test_a_registry_that_does_not_answer_is_told(package: Package, engine: Engine) -> None:
