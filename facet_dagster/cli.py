@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,12 +16,13 @@ from facet_dagster.child import end_orderly, run_child
 from facet_dagster.cli_certificate import certify, revalidate
 from facet_dagster.cli_decisions import audit_app, quarantine, rejected, retry
 from facet_dagster.cli_experiment import experiment_app
+from facet_dagster.cli_export import export_app
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
 from facet_dagster.cli_ingest import ingest
 from facet_dagster.cli_night import failures, night
 from facet_dagster.cli_output import Json, err, out, say, say_left_out
 from facet_dagster.cli_review import review
-from facet_dagster.cli_rollout import export_near_miss, export_sft, rollouts, show_rollouts
+from facet_dagster.cli_rollout import rollouts, show_rollouts
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
 from facet_dagster.cli_skills import skills_app
 from facet_dagster.cli_task import coverage, scenario
@@ -33,12 +33,11 @@ from facet_dagster.pipeline.skills import ingest as ingest_path
 from facet_dagster.reports.funnel import Funnel, accepted, losses_text, share_text
 from facet_dagster.reports.funnel import funnel as funnel_report
 from facet_dagster.reports.seeds import seeds as seed_lines
-from facet_dagster.reports.tasks import left_out, withdrawn
+from facet_dagster.reports.tasks import left_out
 from facet_dagster.reports.tasks import tasks as task_lines
 from facet_dagster.reports.why import Why
 from facet_dagster.reports.why import why as why_report
 from facet_dagster.settings import Settings, load_settings
-from facet_dagster.stages.task import export as export_package
 
 DEMO = "demo"
 DEMO_TASKS = 4  # as many as the recorded rollouts are of
@@ -48,7 +47,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-export_app = typer.Typer(help="Write what was accepted to a folder.", no_args_is_help=True)
 app.add_typer(export_app, name="export")
 app.command()(ingest)
 app.command()(cost)
@@ -68,8 +66,6 @@ app.command()(rollouts)
 app.command()(review)
 app.command()(night)
 app.command()(failures)
-export_app.command("sft")(export_sft)
-export_app.command("near-miss")(export_near_miss)
 app.add_typer(skills_app, name="skills")
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tape_app, name="tape")
@@ -276,24 +272,6 @@ def print_tasks(lines: list[Any]) -> None:
         facts = f"{line.checks} checks, {line.repairs} repairs; {line.level}: {line.probes} probes{odd}{base}"
         out.print(f"{line.key}  {line.title}", markup=False, soft_wrap=True)
         out.print(f"    {'/'.join(line.families)}; {facts}", markup=False, soft_wrap=True, style="dim")
-
-
-@export_app.command("harbor")
-def export_harbor(folder: Path, batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
-    """Write every certified task as a Harbor package below FOLDER."""
-    settings = load_settings()
-    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
-    for stale in withdrawn(folder, ledger, {line.key for line in task_lines(settings, ledger, store)}):
-        text = f"{stale} was exported before and is not certified any more, or in quarantine: remove it"
-        err.print(text, markup=False, soft_wrap=True)
-    lines = task_lines(settings, ledger, store, batch)
-    say_left_out(left_out(settings, ledger, batch))
-    if not lines:
-        raise ConfigError("There is no certified task to export: `facet funnel` counts the losses")
-    for line in lines:
-        export_package(store.get(line.package), folder / line.key)
-    written = [str(folder / line.key) for line in lines]
-    say(written, lambda: out.print(f"{len(written)} packages below {folder}"), as_json=json_)
 
 
 @app.command("verify-harbor")

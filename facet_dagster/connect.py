@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from facet_dagster import __version__
 from facet_dagster.adapters.cached_embedder import CachedEmbedder
 from facet_dagster.adapters.docker_disk import DiskLimits
+from facet_dagster.adapters.docker_publish import LayoutPublisher, RegistryPublisher
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.docker_slots import default_slots_dir
 from facet_dagster.adapters.embedded_postgres import postgres_url, stop
@@ -38,6 +39,8 @@ from facet_dagster.deployments import load_models
 from facet_dagster.errors import BudgetExceeded
 from facet_dagster.pipeline.sources import Source
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Harness, Ledger, TokenCounter, VectorStore
+from facet_dagster.reports.exports.harbor import Publish
+from facet_dagster.reports.exports.images import publishing
 from facet_dagster.settings import ROOT, Settings
 from facet_dagster.setup.harbor_tool import harbor_command, harbor_why_not
 from facet_dagster.stages.collect import Collected, Origin, Unread, collect, collect_folder, collect_tree, folder_state
@@ -163,6 +166,20 @@ def used_up(settings: Settings, ledger: Ledger) -> str:
 def spent() -> float:
     """USD that this process paid for model calls."""
     return _PURSE.spent
+
+
+@contextmanager
+def open_publisher(settings: Settings, where: str, repository: str) -> Iterator[Publish]:
+    """What builds and publishes the images of packages: ``oci:FOLDER``, or a repository to push to."""
+    sandbox = open_sandbox(settings)
+    scheme, _, rest = where.partition(":")
+    sink = LayoutPublisher(Path(rest), repository) if scheme == "oci" else RegistryPublisher(where)
+    try:
+        with publishing(sandbox, sink) as publish:
+            yield publish
+    finally:
+        sink.close()
+        sandbox.close()
 
 
 def open_counter(settings: Settings) -> TokenCounter:

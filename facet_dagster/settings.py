@@ -14,6 +14,7 @@ from facet_dagster.domain.task import Order, Pipeline
 from facet_dagster.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
+_PATHS = ("models", "record", "sources", "tokenizer", "night_releases", "benchmarks", "export_benchmarks")
 OTHER_ORDERS_REPAIRS = 3  # what the paper gave to Reverse and Joint
 
 
@@ -135,6 +136,21 @@ class Settings(BaseSettings):
     failure_command: str = Field(
         default="", description="a program that gets each failed run as JSON on its standard input; empty: none"
     )
+    benchmarks: Path | None = Field(
+        default=None,
+        description="a folder of benchmark tasks that nothing may repeat: Harbor or Terminal-Bench packages, or lists"
+        " of instructions (.txt, .jsonl); looked at before a draft is paid for, and in every export",
+    )
+    export_benchmarks: Path | None = Field(
+        default=None, description="another such folder, looked at in exports alone: stored results stay as they are"
+    )
+    benchmark_cosine: float = Field(
+        default=0.85, gt=0, le=1, description="cosine from which a task means what a benchmark's task means"
+    )
+    held_out: float = Field(
+        default=0.0, ge=0, lt=1, description="share of an export's tasks that is held out, with all their skills"
+    )
+    split_number: int = Field(default=0, ge=0, description="another number holds out other tasks")
     trial_seconds: float = Field(default=120.0, gt=0)
     build_seconds: float = Field(default=600.0, gt=0)
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")
@@ -160,7 +176,7 @@ class Settings(BaseSettings):
             raise ValueError(f"{wrong[0]!r} is no language code of two letters, such as en or zh")
         return value
 
-    @field_validator("models", "record", "sources", "tokenizer", "night_releases", mode="before")
+    @field_validator(*_PATHS, mode="before")
     @classmethod
     def _empty_is_unset(cls, value: Any) -> Any:
         """An empty variable is how one line of .env is overruled."""
@@ -186,6 +202,11 @@ class Settings(BaseSettings):
         if info.data.get("pipeline") == "recording" and value != "forward":
             raise ValueError("a recording has an order of its own: leave FACET_ORDER out")
         return value
+
+    @property
+    def compared_with(self) -> Path | None:
+        """The benchmarks that exports are compared with."""
+        return self.export_benchmarks or self.benchmarks
 
     @property
     def repair_rounds(self) -> int:

@@ -309,6 +309,16 @@ class AuditRow(Base):
     name: Mapped[str]
 
 
+class DatasetRow(Base):
+    __tablename__ = "datasets"
+    fact = facts.DatasetFact
+    kind: Mapped[str]
+    version: Mapped[str] = mapped_column(index=True)
+    rows: Mapped[int]
+    tasks: Mapped[int]
+    manifest: Mapped[str]
+
+
 ROWS: dict[type[facts.Fact], type[Base]] = {mapper.class_.fact: mapper.class_ for mapper in Base.registry.mappers}
 
 

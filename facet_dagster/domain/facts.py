@@ -339,6 +339,20 @@ class FailureFact(Fact):
     moment: str
 
 
+class DatasetFact(Fact):
+    """A task set or training set that was handed out; ``manifest`` is the artifact that tells how it came to be.
+
+    What it was made from are the edges of ``dataset:<version>``.
+    """
+
+    identity = ("kind", "version")
+    kind: str
+    version: str
+    rows: int
+    tasks: int
+    manifest: str
+
+
 # What may be forgotten: asking again brings it back.
 CACHES: tuple[type[Fact], ...] = (ReplyFact,)
 
@@ -365,4 +379,5 @@ FACTS: tuple[type[Fact], ...] = (
     RetryFact,
     SampleFact,
     AuditFact,
+    DatasetFact,
 )

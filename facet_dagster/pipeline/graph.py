@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from facet_dagster.domain.ids import bucket_keys
 from facet_dagster.funnel import Stage, current
+from facet_dagster.pipeline import benchmarks
 from facet_dagster.pipeline.corpus import bucket_inputs, version_of
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import Settings
@@ -73,8 +74,9 @@ def seed_stages(settings: Settings) -> SeedStages:
     So results of all orders, pipelines and authors stand side by side, and none is computed twice.
     """
     author = (settings.author,) if settings.author else ()
+    screened = benchmarks.parts(settings)
     seed = Stage("seed", "1")
-    scenes = _scenario(settings, seed, author)
+    scenes = _scenario(settings, seed, (*author, *screened))
     base = (settings.base_image, settings.build_seconds, *author)
     told = (*scenes.under, f"base {settings.base_image}")
     first = Stage("first_build", environment.FIRST_BUILD_VERSION, (seed, scenes), base, under=told)
@@ -82,7 +84,8 @@ def seed_stages(settings: Settings) -> SeedStages:
     told = (*told, f"{settings.environment_repairs} environment repairs")
     built = Stage("environment", environment.ENVIRONMENT_VERSION, (first, scenes), repairs, under=told)
     told = (*told, *_written(settings))
-    draft = Stage("task_draft", task.DRAFT_VERSION, (built, scenes), (*_writing(settings), *author), under=told)
+    writing = (*_writing(settings), *author, *screened)
+    draft = Stage("task_draft", task.DRAFT_VERSION, (built, scenes), writing, under=told)
     trials = (settings.trial_seconds,)
     checked = Stage("first_validation", task.VALIDATION_VERSION, (draft, built, scenes), trials, under=told)
     limits = (settings.trial_seconds, settings.build_seconds)

@@ -24,6 +24,7 @@ FUNNEL = (
     "certificate",
     "rollouts",
     "trajectories",
+    "sft_dataset",
     "funnel_report",
     "yields",
     "release_health",
