@@ -19,6 +19,7 @@ from facet_dagster.cli_experiment import experiment_app
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
 from facet_dagster.cli_ingest import ingest
 from facet_dagster.cli_output import Json, err, out, say
+from facet_dagster.cli_report import difficulty, report
 from facet_dagster.cli_review import review
 from facet_dagster.cli_rollout import export_near_miss, export_sft, rollouts, show_rollouts
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
@@ -60,6 +61,8 @@ app.command()(certify)
 app.command()(revalidate)
 app.command()(rollouts)
 app.command()(review)
+app.command()(difficulty)
+app.command()(report)
 export_app.command("sft")(export_sft)
 export_app.command("near-miss")(export_near_miss)
 app.add_typer(skills_app, name="skills")

@@ -1,0 +1,56 @@
+"""Which settings the same seeds went through: the arms of Tables 7 and 10, found in what the ledger holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, get_args
+
+from facet_dagster.domain.task import Order, Pipeline
+from facet_dagster.funnel import Memo, current
+from facet_dagster.pipeline.experiment import Arm, orders, pipelines
+from facet_dagster.pipeline.graph import seed_stages
+from facet_dagster.reports.experiment import Experiment, experiment
+from facet_dagster.reports.page.home import Home
+
+MOST = 500  # seeds that are compared, the oldest first: as many as Table 10 has pairs
+
+
+class Compared(NamedTuple):
+    """Arms over the seeds that all of them have settled. ``left`` names arms without any result."""
+
+    found: Experiment
+    arms: tuple[Arm, ...]
+    left: tuple[str, ...]
+
+
+def compared_orders(home: Home) -> Compared:
+    """The orders of the pipeline that is set; none of a recording, which has an order of its own."""
+    if home.settings.pipeline == "recording":
+        return _compare("orders", [], [], home)
+    names: tuple[Order, ...] = get_args(Order)
+    return _compare("orders", orders(home.settings, names), names, home)
+
+
+def compared_pipelines(home: Home) -> Compared:
+    names: tuple[Pipeline, ...] = get_args(Pipeline)
+    return _compare("pipelines", pipelines(home.settings, ("direct", "recording", "facet")), names, home)
+
+
+def _compare(kind: str, arms: Sequence[Arm], names: Sequence[str], home: Home) -> Compared:
+    settled = {arm.name: _settled(arm, home) for arm in arms}
+    known = [arm for arm in arms if settled[arm.name]]
+    common = set(home.seeds)
+    for arm in known:
+        common &= settled[arm.name]
+    keys = sorted(common)[:MOST] if known else []
+    left = tuple(name for name in names if not settled.get(name))
+    found = experiment(kind, known if keys else [], keys, ledger=home.ledger, store=home.store, until="task")
+    return Compared(found, tuple(known), left)
+
+
+def _settled(arm: Arm, home: Home) -> set[str]:
+    """Seeds that have a current end of stage task under the arm's settings."""
+    if arm.settings == home.settings:
+        return set(home.memo["task"])
+    stages = seed_stages(arm.settings)
+    return set(current(stages.task, list(home.seeds), home.ledger, Memo()))
