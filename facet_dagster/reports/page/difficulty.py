@@ -11,6 +11,7 @@ from facet_dagster.reports.page.parts import Part, Picture, Section, Table, rate
 from facet_dagster.reports.page.rollouts import MISSING, PAPER
 
 LOOK = 60  # tasks that the page lists
+_BANDS = ("#8f2d2a", "#d9893a", "#c2a83e", "#3a8f6b", "#7a8591")  # from never to always
 COLUMNS = ("", "Tasks", "P@1 (95 %)", "P@3 (95 %)", *(f"{band}" for band in Band))
 
 
@@ -50,7 +51,7 @@ def difficulty(home: Home) -> Section:
         bands = {group.name: _shares(group) for group in groups}
         alt = f"{found.overall.tasks} tasks by how many of their attempts succeed"
         parts = [
-            draw.stacked("Tasks by how often they are solved", alt, bands, unit="% of tasks"),
+            draw.stacked("Tasks by how often they are solved", alt, bands, unit="% of tasks", colours=_BANDS),
             _table("In all, by origin and by family", groups),
             *_look(home),
         ]

@@ -27,13 +27,13 @@ STYLE: Any = {
     "ytick.color": "#1b1f24",
     "legend.frameon": False,
 }
-_DRAWN = re.compile(r"[^\x20-\x7e\u00a0-\u024f\u2010-\u2027]")
+_DRAWN = re.compile(r"[^\n\x20-\x7e\u00a0-\u024f\u2010-\u2027]")
 LABEL = 48
 
 
 def label(text: object) -> str:
-    """A name as the picture's font can draw it, and not longer than fits."""
-    shown = _DRAWN.sub("?", str(text))
+    """A name as the picture's font can draw it, not longer than fits, in at most two lines."""
+    shown = _DRAWN.sub("?", str(text).replace("\n", " ", str(text).count("\n") - 1))
     return shown if len(shown) <= LABEL else shown[: LABEL - 3] + "..."
 
 
@@ -73,10 +73,11 @@ def bars(
         places = range(len(names))
         axes.barh(places, [values[n] for n in names], color=list(colours) or OURS, height=0.66, zorder=2)
         if bounds:
-            spread = [(values[n] - bounds[n][0], bounds[n][1] - values[n]) for n in names]
+            known = [(place, n) for place, n in enumerate(names) if n in bounds]
+            spread = [(values[n] - bounds[n][0], bounds[n][1] - values[n]) for _, n in known]
             axes.errorbar(
-                [values[n] for n in names], places, xerr=list(zip(*spread, strict=True)), fmt="none", ecolor="#1b1f24",
-                elinewidth=1, capsize=2.5, zorder=3,
+                [values[n] for _, n in known], [place for place, _ in known], xerr=list(zip(*spread, strict=True)),
+                fmt="none", ecolor="#1b1f24", elinewidth=1, capsize=2.5, zorder=3,
             )  # fmt: skip
         told = [(marks[n], place) for place, n in enumerate(names) if n in marks]
         if told:
@@ -85,7 +86,7 @@ def bars(
             )
         if line:
             axes.axvline(line[0], color=SECOND, linestyle="--", linewidth=1.4, zorder=1, label=line[1])
-        ends = [max(values[n], bounds[n][1] if bounds else 0, marks.get(n, 0)) for n in names]
+        ends = [max(values[n], bounds[n][1] if bounds and n in bounds else 0, marks.get(n, 0)) for n in names]
         for place, name in enumerate(names):
             axes.annotate(
                 f"{values[name]:,.{digits}f}", (ends[place], place), xytext=(5, 0), textcoords="offset points",
@@ -98,7 +99,7 @@ def bars(
         axes.invert_yaxis()
         axes.grid(axis="x", color="#eceeed", zorder=0)
         if told or line:
-            axes.legend(loc="lower right", fontsize=8)
+            axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=8)
 
     return picture(title, alt, 0.9 + 0.27 * max(len(names), 1), plot)
 
@@ -109,19 +110,21 @@ def columns(
     """Columns side by side for each name: one of each group."""
 
     def plot(axes: Any) -> None:
-        wide = 0.8 / max(len(groups), 1)
+        wide = min(0.8 / max(len(groups), 1), 0.12 * max(len(names), 2))
+        form = "%.1f" if any(value % 1 for values in groups.values() for value in values) else "%.0f"
         for number, (name, values) in enumerate(groups.items()):
-            places = [n - 0.4 + wide * (number + 0.5) for n in range(len(names))]
+            places = [n + wide * (number + 0.5 - len(groups) / 2) for n in range(len(names))]
             colour = PAPER if name.startswith("paper") else COLOURS[number % len(COLOURS)]
             drawn = axes.bar(places, values, wide * 0.92, color=colour, label=label(name), zorder=2)
             if len(names) * len(groups) <= 30:
-                axes.bar_label(drawn, fmt="%.1f", fontsize=7, color=INK, padding=1)
+                axes.bar_label(drawn, fmt=form, fontsize=7, color=INK, padding=1)
         axes.set_xticks(range(len(names)), [label(n) for n in names], fontsize=8)
+        axes.set_xlim(-0.6, max(len(names), 2) - 0.4)
         axes.set_ylabel(unit)
         axes.set_xlabel(note)
         axes.grid(axis="y", color="#eceeed", zorder=0)
         if len(groups) > 1:
-            axes.legend(fontsize=8)
+            axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(groups), fontsize=8)
 
     return picture(title, alt, 3.0, plot)
 
@@ -143,7 +146,14 @@ def histogram(
     return picture(title, alt, 2.8, plot)
 
 
-def stacked(title: str, alt: str, groups: Mapping[str, Mapping[str, float]], *, unit: str) -> Picture:
+def stacked(
+    title: str,
+    alt: str,
+    groups: Mapping[str, Mapping[str, float]],
+    *,
+    unit: str,
+    colours: Sequence[str] = COLOURS,
+) -> Picture:
     """One bar for each group, made of its parts in percent, with a legend below."""
 
     def plot(axes: Any) -> None:
@@ -151,7 +161,7 @@ def stacked(title: str, alt: str, groups: Mapping[str, Mapping[str, float]], *, 
         starts = [0.0] * len(groups)
         for number, part in enumerate(parts):
             widths = [of.get(part, 0.0) for of in groups.values()]
-            colour = COLOURS[number % len(COLOURS)]
+            colour = colours[number % len(colours)]
             axes.barh(range(len(groups)), widths, left=starts, color=colour, label=label(part), height=0.62)
             for place, (start, wide) in enumerate(zip(starts, widths, strict=True)):
                 if wide >= 6:
@@ -172,7 +182,8 @@ def grid(title: str, alt: str, names: Sequence[str], shares: Sequence[Sequence[f
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         for y, row in enumerate(shares):
             for x, share in enumerate(row):
-                axes.text(x, y, f"{100 * share:.1f} %", ha="center", va="center", color="w" if share > 0.55 else "k")
+                shown = f"{100 * share:.1f} %" if any(row) else "-"
+                axes.text(x, y, shown, ha="center", va="center", color="w" if share > 0.55 else "k")
         axes.set_xticks(range(len(names)), names)
         axes.set_yticks(range(len(names)), names)
         axes.set_xlabel("next turn")

@@ -11,7 +11,7 @@ from facet_dagster.reports.experiment import ArmReport, Comparison
 from facet_dagster.reports.page import draw
 from facet_dagster.reports.page.arms import Compared, compared_orders, compared_pipelines
 from facet_dagster.reports.page.home import Home, counted
-from facet_dagster.reports.page.parts import Part, Section, Table, mean, percent, rate_text, table
+from facet_dagster.reports.page.parts import Note, Part, Section, Table, mean, percent, rate_text, table
 from facet_dagster.reports.published import Published, printed
 
 _ORDERS = "100 shared paths; 5 repair rounds for Forward, 3 for Reverse and Joint"
@@ -27,8 +27,10 @@ def orders(home: Home) -> tuple[Section, Section]:
 
 
 def _initial(found: Compared, home: Home) -> Section:
+    failing = [arm for arm in found.found.arms if arm.initial_causes]
     paper = {f"paper: {one.name}": _printed_causes(one) for one in printed("orders")}
-    ours = {f"{arm.name} ({sum(arm.initial_causes.values())} drafts)": _causes(arm) for arm in found.found.arms}
+    ours = {f"{arm.name} ({sum(arm.initial_causes.values())} drafts)": _causes(arm) for arm in failing}
+    sound = [arm.name for arm in found.found.arms if not arm.initial_causes]
     names = [*map(str, Cause), *sorted({name for of in ours.values() for name in of} - set(Cause))]
     groups: Mapping[str, Mapping[str, float]] = {
         name: {cause: of.get(cause, 0.0) for cause in names} for name, of in (ours | paper).items()
@@ -38,6 +40,7 @@ def _initial(found: Compared, home: Home) -> Section:
     parts = (
         draw.stacked("Why drafts were not valid at first", alt, groups, unit="% of drafts not valid at first"),
         table("Causes by order", ("Cause", *groups), rows),
+        *([Note(f"Every draft that reached validation was valid at first: {', '.join(sound)}.")] if sound else []),
     )
     return Section(
         "causes",
@@ -52,8 +55,7 @@ def _initial(found: Compared, home: Home) -> Section:
 
 def _ablation(found: Compared, home: Home) -> Section:
     arms = found.found.arms
-    paper = [_paper_row(one, None) for one in printed("orders")]
-    lines = table("Yield by order", _YIELD, [*map(_arm_row, arms), *paper])
+    lines = table("Yield by order", _YIELD, [*map(_arm_row, arms), *map(_paper_row, printed("orders"))])
     parts: list[Part] = [
         _yield_picture(arms, printed("orders")),
         lines,
@@ -74,19 +76,22 @@ def _ablation(found: Compared, home: Home) -> Section:
 def end_to_end(home: Home) -> Section:
     """Table 10: pipelines from a pair to an agent's success."""
     found = compared_pipelines(home)
-    rows = [(*_arm_row(arm), *_tried(arm, found, home)) for arm in found.found.arms]
-    paper = [_paper_row(one, one) for one in printed("pipelines")]
-    names = (*_YIELD, "P@1 (95 %)", "P@3 (95 %)", "Commands a trajectory")
+    arms, paper = found.found.arms, printed("pipelines")
+    yields = [*map(_arm_row, arms), *map(_paper_row, paper)]
+    told = [(f"paper: {one.name}", one.validated, f"{one.pass_1} %", f"{one.pass_3} %", one.commands) for one in paper]
+    tried = [*(_tried(arm, found, home) for arm in arms), *told]
+    names = ("", "Tasks tried", "P@1 (95 %)", "P@3 (95 %)", "Commands a trajectory")
     parts: list[Part] = [
-        _yield_picture(found.found.arms, printed("pipelines")),
-        table("From pairs of skills to tasks that agents solve", names, [*rows, *paper]),
+        _yield_picture(arms, paper),
+        table("From pairs of skills to validated tasks", _YIELD, yields),
+        table("Agents on these tasks", names, tried),
         *_pairs(found.found.comparisons),
     ]
     return Section(
         "pipelines",
         "Pipelines end to end",
         "Table 10",
-        f"{_terms(found)}; {home.tried}",
+        f"{_terms(found)}; agents try certified tasks, the paper's all validated ones; {home.tried}",
         _PIPELINES,
         tuple(parts),
         _missing(found, "pipelines --pairs 500"),
@@ -130,19 +135,17 @@ def _arm_row(arm: ArmReport) -> tuple[object, ...]:
     )
 
 
-def _paper_row(one: Published, tried: Published | None) -> tuple[object, ...]:
+def _paper_row(one: Published) -> tuple[object, ...]:
     first = "" if one.initially_valid is None else f"{one.initially_valid}/{one.drafts}"
     share = f"{one.validated}/{one.seeds} = {percent(one.validated / one.seeds)}"
-    row = (f"paper: {one.name}", one.seeds, f"{one.drafts}/{one.seeds}", first, share, None, None, None)
-    return row if tried is None else (*row, f"{tried.pass_1} %", f"{tried.pass_3} %", tried.commands)
+    return (f"paper: {one.name}", one.seeds, f"{one.drafts}/{one.seeds}", first, share, None, None, None)
 
 
 def _yield_picture(arms: tuple[ArmReport, ...], paper: tuple[Published, ...]) -> Part:
     shares = {arm.name: 100 * (arm.validated.rate or 0.0) for arm in arms}
     bounds = {arm.name: (100 * (arm.validated.low or 0.0), 100 * (arm.validated.high or 0.0)) for arm in arms}
     for one in paper:
-        name, share = f"paper: {one.name}", 100 * one.validated / one.seeds
-        shares[name], bounds[name] = share, (share, share)
+        shares[f"paper: {one.name}"] = 100 * one.validated / one.seeds
     colours = [draw.OURS] * len(arms) + [draw.INK] * len(paper)
     alt = "; ".join(f"{name} {share:.1f} %" for name, share in shares.items())
     return draw.bars("Validated, of all seeds", alt, shares, bounds=bounds, colours=colours)
@@ -186,4 +189,4 @@ def _tried(arm: ArmReport, found: Compared, home: Home) -> tuple[object, ...]:
     keys = set(found.found.seeds)
     of = group(arm.name, by_task(row for row in rows if row.seed in keys))
     typed = mean([float(row.commands) for row in rows if row.seed in keys and row.reward is not None])
-    return rate_text(of.p1), rate_text(of.p3), typed
+    return arm.name, of.tasks, rate_text(of.p1), rate_text(of.p3), typed

@@ -6,7 +6,7 @@ from facet_dagster.reports.funnel import losses_text
 from facet_dagster.reports.page import draw, paper
 from facet_dagster.reports.page.home import Home
 from facet_dagster.reports.page.parts import Note, Picture, Section, cell, percent, table
-from facet_dagster.reports.statistics import rate
+from facet_dagster.reports.statistics import Rate, rate
 
 
 def section(home: Home) -> Section:
@@ -15,13 +15,14 @@ def section(home: Home) -> Section:
     rows = []
     for row in report.rows:
         share = report.share(row)
-        of = rate(row.count, report.count(row.of)) if row.of and report.count(row.of) >= row.count else None
-        bounds = "" if of is None or of.low is None or of.high is None else f"{100 * of.low:.1f}-{100 * of.high:.1f}"
+        known = rate(row.count, report.count(row.of)) if row.of and report.count(row.of) >= row.count else None
+        bounds = "" if known is None else interval(known)
         printed = paper.FUNNEL_SHARES.get(row.name)
         told = "" if printed is None else f"{printed:.2f} %"
-        ours = (row.label, row.count, percent(share), bounds, row.of.replace("_", " "))
+        of = next((one.label for one in report.rows if one.name == row.of), "")
+        ours = (row.label, row.count, percent(share), bounds, of)
         rows.append((*ours, paper.FUNNEL.get(row.name), told, losses_text(row)))
-    names = ("Stage", "Count", "Retained", "95 %", "of", "Paper", "Paper, retained", "Losses")
+    names = ("Stage", "Count", "Retained", "95 %", "of those", "Paper", "Paper, retained", "Losses")
     parts = [] if empty else [_picture(home)]
     lines = table("From skills to certified tasks", names, rows, texts=(4, 7))
     return Section(
@@ -33,6 +34,10 @@ def section(home: Home) -> Section:
         (*parts, lines, *_recovery(home)),
         "No seed was selected yet: `facet run` makes the funnel." if empty else "",
     )
+
+
+def interval(found: Rate) -> str:
+    return "" if found.low is None or found.high is None else f"{100 * found.low:.1f}-{100 * found.high:.1f}"
 
 
 def _picture(home: Home) -> Picture:

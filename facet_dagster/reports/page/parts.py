@@ -90,6 +90,8 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 def rate_text(found: Rate) -> str:
     """``3/7 = 42.9 % (15.8-75.0)``."""
+    if not found.of:
+        return "-"
     text = f"{found.count:,}/{found.of:,}"
     if found.rate is None or found.low is None or found.high is None:
         return text
