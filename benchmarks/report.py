@@ -65,10 +65,9 @@ TYPED = (
 class Filler:
     """Writes a whole run into a home: artifacts without waiting for the disk, facts many at a time."""
 
-    def __init__(self, settings: Settings, ledger: Ledger, tasks: int) -> None:
-        self.settings, self.ledger, self.tasks = settings, ledger, tasks
+    def __init__(self, settings: Settings, ledger: Ledger, tasks: int, skills: int = SKILLS) -> None:
+        self.settings, self.ledger, self.tasks, self.skills = settings, ledger, tasks, skills
         self.root, self.chance = settings.home / "artifacts", random.Random(1)
-        self.commands = 0
 
     def put(self, value: object) -> str:
         data = value if isinstance(value, bytes) else to_json(value).encode()
@@ -126,7 +125,7 @@ class Filler:
 
 def fill_skills(filler: Filler) -> list[str]:
     """Skills in their buckets, with categories and tags."""
-    chance, ids = filler.chance, [f"skill-{digest(n)[:16]}" for n in range(SKILLS)]
+    chance, ids = filler.chance, [f"skill-{digest(n)[:16]}" for n in range(filler.skills)]
     raws = [RawSkillFact(skill=i, bucket=i[-16:-14], value={"source": "folder", "owner": "o"}) for i in ids]
     filler.append(raws)
     tags = [f"tag{n}" for n in range(40)]

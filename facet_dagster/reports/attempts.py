@@ -64,9 +64,14 @@ def as_last_tried(settings: Settings, ledger: Ledger, store: ArtifactStore) -> S
 
 
 def attempt_rows(
-    settings: Settings, tokenizer: str, ledger: Ledger, store: ArtifactStore, batch: str = ""
+    settings: Settings,
+    tokenizer: str,
+    ledger: Ledger,
+    store: ArtifactStore,
+    batch: str = "",
+    memo: Memo | None = None,
 ) -> list[AttemptRow]:
-    """Every current attempt, by seed and number."""
+    """Every current attempt, by seed and number. ``memo``: results of these seeds that are known already."""
     return [
         AttemptRow(
             seed=one.seed,
@@ -87,7 +92,7 @@ def attempt_rows(
             reasons=tuple(map(str, one.judged.reasons)),
             trajectory=one.attempt.trajectory,
         )
-        for one in judgements(settings, tokenizer, ledger, store, batch)
+        for one in judgements(settings, tokenizer, ledger, store, batch, memo)
     ]
 
 

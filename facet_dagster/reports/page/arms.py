@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, get_args
 
+from facet_dagster.domain.outcome import Verdict
 from facet_dagster.domain.task import Order, Pipeline
 from facet_dagster.funnel import Memo, current
 from facet_dagster.pipeline.experiment import Arm, orders, pipelines
@@ -12,6 +13,7 @@ from facet_dagster.pipeline.graph import seed_stages
 from facet_dagster.reports.experiment import Experiment, experiment
 from facet_dagster.reports.page.home import Home
 
+_FIRST = {"orders": "task_draft", "pipelines": "scenario"}
 MOST = 500  # seeds that are compared, the oldest first: as many as Table 10 has pairs
 
 
@@ -37,7 +39,7 @@ def compared_pipelines(home: Home) -> Compared:
 
 
 def _compare(kind: str, arms: Sequence[Arm], names: Sequence[str], home: Home) -> Compared:
-    settled = {arm.name: _settled(arm, home) for arm in arms}
+    settled = {arm.name: _settled(arm, _FIRST[kind], home) for arm in arms}
     known = [arm for arm in arms if settled[arm.name]]
     common = set(home.seeds)
     for arm in known:
@@ -48,9 +50,16 @@ def _compare(kind: str, arms: Sequence[Arm], names: Sequence[str], home: Home) -
     return Compared(found, tuple(known), left)
 
 
-def _settled(arm: Arm, home: Home) -> set[str]:
-    """Seeds that have a current end of stage task under the arm's settings."""
-    if arm.settings == home.settings:
-        return set(home.memo["task"])
-    stages = seed_stages(arm.settings)
-    return set(current(stages.task, list(home.seeds), home.ledger, Memo()))
+def _settled(arm: Arm, first: str, home: Home) -> set[str]:
+    """Seeds that came to stage ``first``, where arms begin to differ, and have a current end of stage task."""
+    ours = {stage.name: stage for stage in seed_stages(home.settings)}
+    keys, memo = list(home.seeds), Memo()
+    for stage in seed_stages(arm.settings):
+        if stage == ours[stage.name]:
+            memo[stage.name] = home.memo[stage.name]
+        found = current(stage, keys, home.ledger, memo)
+        if stage.name == first:
+            keys = [key for key in keys if key in found and found[key].verdict is not Verdict.NOT_REACHED]
+        if stage.name == "task" or not keys:
+            break
+    return {key for key in keys if key in found}

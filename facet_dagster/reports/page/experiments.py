@@ -37,7 +37,7 @@ def _initial(found: Compared, home: Home) -> Section:
     }
     rows = [(cause, *(f"{of[cause]:.1f} %" for of in groups.values())) for cause in names]
     alt = "Shares of the six causes of failure for each order, the paper's below"
-    parts = (
+    parts: tuple[Part, ...] = (
         draw.stacked("Why drafts were not valid at first", alt, groups, unit="% of drafts not valid at first"),
         table("Causes by order", ("Cause", *groups), rows),
         *([Note(f"Every draft that reached validation was valid at first: {', '.join(sound)}.")] if sound else []),

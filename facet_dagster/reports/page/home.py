@@ -99,7 +99,7 @@ class Home:
 
     @cached_property
     def funnel(self) -> Funnel:
-        return funnel(self.settings, self.ledger, self.store, self.batch)
+        return funnel(self.settings, self.ledger, self.store, self.batch, self.memo)
 
     def accepted(self, stage: str) -> dict[str, StageResult]:
         return {key: result for key, result in self.memo[stage].items() if result.verdict is Verdict.ACCEPTED}
@@ -107,7 +107,8 @@ class Home:
     @cached_property
     def rows(self) -> list[AttemptRow]:
         """Current attempts of the teacher, by seed and number."""
-        return attempt_rows(self.settings, self.tokenizer, self.ledger, self.store, self.batch)
+        memo = dict(self.memo)  # that of the page is of seed stages alone
+        return attempt_rows(self.settings, self.tokenizer, self.ledger, self.store, self.batch, memo)
 
     @cached_property
     def tasks(self) -> list[TaskAttempts]:
