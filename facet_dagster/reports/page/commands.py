@@ -26,8 +26,8 @@ def section(home: Home) -> Section:
             table("Commands", ("", "Successful attempts", "All attempts", "Paper"), _lines(solved, every)),
             table("Programs", ("Program", "Calls", "Share", "Observing", "Acting", "Neutral"), _calls(shown)),
             Note(
-                f"{every.broken} of {every.texts} typed texts are not bash as a whole; what can be read of them counts."
-                f" {home.typings.unread} trajectories cannot be read."
+                f"{every.broken:,} of {every.texts:,} typed texts are not bash as a whole; what can be read of them"
+                f" counts. {home.typings.unread:,} trajectories cannot be read."
             ),
         ]
     return Section(

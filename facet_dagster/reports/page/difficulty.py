@@ -10,7 +10,7 @@ from facet_dagster.reports.page.home import Home
 from facet_dagster.reports.page.parts import Part, Picture, Section, Table, rate_text, table
 from facet_dagster.reports.page.rollouts import MISSING, PAPER
 
-LOOK = 60  # tasks that the page lists
+LOOK = 25  # tasks that the page lists
 _BANDS = ("#8f2d2a", "#d9893a", "#c2a83e", "#3a8f6b", "#7a8591")  # from never to always
 COLUMNS = ("", "Tasks", "P@1 (95 %)", "P@3 (95 %)", *(f"{band}" for band in Band))
 
@@ -82,7 +82,7 @@ def _table(title: str, groups: Sequence[Group]) -> Table:
 def _look(home: Home) -> list[Part]:
     look = home.difficulty.look
     rows = [(one.key, f"{one.solved} of {one.attempts}", one.family, one.origin, one.why) for one in look[:LOOK]]
-    title = f"To look at: {len(look)} tasks that no attempt, or every one, solved"
+    title = f"To look at: {len(look):,} tasks that no attempt, or every one, solved"
     more = f", of which {LOOK} are shown; `facet difficulty --json` lists all" if len(look) > LOOK else ""
     return (
         [table(title + more, ("Task", "Solved", "Family", "Origin", "Question"), rows, texts=(2, 3, 4))] if look else []

@@ -137,8 +137,9 @@ def histogram(
     def plot(axes: Any) -> None:
         axes.hist(values, bins=bins, color=OURS, zorder=2)
         if line:
-            axes.axvline(line[0], color=SECOND, linestyle="--", linewidth=1.4, label=line[1])
-            axes.legend(fontsize=8)
+            axes.axvline(line[0], color=SECOND, linestyle="--", linewidth=1.4, label=line[1], zorder=3)
+            axes.legend(loc="lower right", bbox_to_anchor=(1, 1), fontsize=8)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set_xlabel(unit)
         axes.set_ylabel("how many")
         axes.grid(axis="y", color="#eceeed", zorder=0)

@@ -67,9 +67,9 @@ def missed(home: Home) -> Section:
     near = counts[1] + counts[2]
     share = percent(near / counts.total() if counts else None)
     note = Note(
-        f"{near} of {counts.total()} failures miss one or two checks ({share or 'none'}; paper: 54 %). {silent} failed"
-        f" attempts tell no checks and are left out (paper: 3). {sum(row.spoilt for row in failed)} checks ended in an"
-        " error and not in a failure; both are counted."
+        f"{near:,} of {counts.total():,} failures miss one or two checks ({share or 'none'}; paper: 54 %). {silent:,}"
+        " failed attempts tell no checks and are left out (paper: 3)."
+        f" {sum(row.spoilt for row in failed):,} checks ended in an error and not in a failure; both are counted."
     )
     pictures = []
     if counts:
