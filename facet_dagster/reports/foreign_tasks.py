@@ -34,10 +34,15 @@ def read_task(path: Path) -> ForeignTask:
     told = _toml(path) if path.suffix == ".toml" else _yaml(path)
     about = told.get("metadata") if isinstance(told.get("metadata"), dict) else told
     assert isinstance(about, dict)
-    family = about.get("task_family") or about.get("category") or ""
+    family = _word(about.get("task_family")) or _word(about.get("category"))
     instruction = path.with_name("instruction.md")
-    text = _text(instruction) if instruction.is_file() else str(told.get("instruction", ""))
-    return ForeignTask(path.parent.name, tests_of(path.parent), str(family)[:80], text)
+    text = _text(instruction) if instruction.is_file() else _word(told.get("instruction"))
+    return ForeignTask(path.parent.name, tests_of(path.parent), family[:80], text)
+
+
+def _word(value: object) -> str:
+    """A text; anything else, which may be a list of lists without an end, is none."""
+    return value if isinstance(value, str) else ""
 
 
 def tests_of(folder: Path) -> int | None:

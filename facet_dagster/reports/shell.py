@@ -15,7 +15,10 @@ from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from facet_dagster.reports.command_classes import Class, class_of
 
-LONGEST = 64 * 1024  # characters of one text that are read; nothing that a person types is longer
+# Characters of one text that are read, here-documents left out: the parser takes quadratic time on nonsense.
+LONGEST = 8 * 1024
+_HERE = re.compile(r"<<-?\s*[\"'\\]?([A-Za-z_]\w*)")
+MOST = 1024 * 1024  # of one text that is looked at
 _KEY = re.compile(r"(?:[CMS]-\S|Enter|Escape|Tab|Space|BSpace|Up|Down|Left|Right|Home|End|PageUp|PageDown|NPage|PPage)")
 _NAME = re.compile(r"[\w.+@\[\]:-]{1,40}")
 _VERSIONED = re.compile(r"(python|pip)[\d.]*")
@@ -49,16 +52,32 @@ class Typed(NamedTuple):
 
 def typed(text: str) -> Typed:
     """The commands of ``text`` in their order."""
-    text = text[:LONGEST]
+    text, whole = _without_documents(text[:MOST])
     if all(map(_KEY.fullmatch, text.split())):  # keys of the terminal, or nothing
         return Typed((), broken=False)
     parser, query = _parser()
-    root = parser.parse(text.encode(errors="replace")).root_node
+    root = parser.parse(text[:LONGEST].encode(errors="replace")).root_node
     found = QueryCursor(query).captures(root)
     nodes = sorted(found.get("command", ()), key=lambda node: node.start_byte)
     writing = _writing(found.get("redirect", ()), [node.start_byte for node in nodes])
     commands = (_command(node, writes=place in writing) for place, node in enumerate(nodes))
-    return Typed(tuple(one for one in commands if one is not None), root.has_error)
+    return Typed(tuple(one for one in commands if one is not None), root.has_error or not whole)
+
+
+def _without_documents(text: str) -> tuple[str, bool]:
+    """The text without the lines of its here-documents, and whether the rest is short enough to be read whole."""
+    if "<<" in text:
+        lines = text.split("\n")
+        last = {line.strip(): place for place, line in enumerate(lines)}
+        kept, until = list[str](), ""
+        for place, line in enumerate(lines):
+            if until and line.strip() != until:
+                continue
+            found = None if until else _HERE.search(line)
+            until = found[1] if found and last.get(found[1], 0) > place else ""
+            kept.append(line)
+        text = "\n".join(kept)
+    return text, len(text) <= LONGEST
 
 
 @cache

@@ -115,12 +115,15 @@ def test_what_cannot_be_read_is_counted(tmp_path: Path) -> None:
     write(tmp_path / "worse" / "task.yaml", "[1, 2]")
     write(tmp_path / "job" / "a" / "result.json", "{")
     write(tmp_path / "job" / "a" / "agent" / "trajectory.json", '{"steps": 3}')
+    write(tmp_path / "job" / "b" / "trajectory.json", {"steps": [{"source": "agent", "tool_calls": [1]}]})
+    write(tmp_path / "job" / "c" / "trajectory.json", {"steps": [{"source": "agent", "tool_calls": 7}]})
+    write(tmp_path / "bomb" / "task.yaml", "a: &a [x, x]\nb: &b [*a, *a]\ninstruction: *b\ncategory: *b\n")
     write(tmp_path / "deep.json", "[" * 100_000)
     write(tmp_path / "noise.parquet", b"PAR1 no")
     write(tmp_path / "task-a" / "tests" / "broken.py", "def test_(:")
     found = foreign(tmp_path)
-    assert found.unread == 6
-    assert (found.tasks, found.tests) == (1, 2.0)
+    assert found.unread == 8
+    assert (found.tasks, found.tests, found.families) == (2, 2.0, {"structured data": 1})
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:

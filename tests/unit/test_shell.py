@@ -89,7 +89,17 @@ def test_no_text_breaks_it() -> None:
     for _ in range(500):
         typed("".join(chance.choices(parts, k=chance.randrange(60))))
     typed("(" * 5_000)
-    assert len(typed("ls;" * LONGEST).commands) <= LONGEST // 3 + 1
+    cut = typed("ls;" * LONGEST)
+    assert cut.broken
+    assert len(cut.commands) == LONGEST // 3 + 1
+
+
+def test_here_documents_may_be_long_and_hold_anything() -> None:
+    body = "rm -rf /; ((( ``` <<E\n" * 20_000
+    found = typed(f"cat > a.py <<'EOF'\n{body}EOF\nls <<-B | wc\n x\n B\npwd\n")
+    assert not found.broken
+    assert [one.name for one in found.commands] == ["cat", "ls", "wc", "pwd"]
+    assert [one.name for one in typed("echo $((1<<n)); cat <<E\nnever ends\n").commands] == ["echo", "cat"]
 
 
 def test_recorded_rollouts_are_shell_throughout() -> None:
