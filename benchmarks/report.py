@@ -316,13 +316,14 @@ def counted(folder: Path) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=TASKS)
+    parser.add_argument("--skills", type=int, default=SKILLS)
     parser.add_argument("--keep", type=Path, help="write the page to this folder")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="facet-report-", ignore_cleanup_errors=True) as name:
         home = Path(name) / "home"
         settings = Settings(home=home, teacher="openai/synthetic", attempts=ATTEMPTS)
         try:
-            filler = Filler(settings, connect.open_ledger(settings), options.tasks)
+            filler = Filler(settings, connect.open_ledger(settings), options.tasks, options.skills)
             began = time.monotonic()
             keys, memo = fill_seeds(filler, fill_skills(filler))
             fill_attempts(filler, keys, memo, connect.open_counter(settings).name)

@@ -79,7 +79,7 @@ def _skill_rows(settings: Settings, ledger: Ledger, store: ArtifactStore) -> lis
     refused = Counter(str(item.rejection.reason) for item in judged if item.rejection)
     hypotheses = current(skill_stages(settings, ledger).scenario_hypotheses, bucket_keys(), ledger).values()
     return [
-        Row(name="collected", label="Skills collected", count=len(ledger.find(RawSkillFact))),
+        Row(name="collected", label="Skills collected", count=len(ledger.values(RawSkillFact, "skill"))),
         Row(name="skills", label="Skills kept", count=_count(items, "skill"), of="collected", losses=dropped),
         Row(
             name="hypotheses",

@@ -30,12 +30,13 @@ def _initial(found: Compared, home: Home) -> Section:
     failing = [arm for arm in found.found.arms if arm.initial_causes]
     paper = {f"paper: {one.name}": _printed_causes(one) for one in printed("orders")}
     ours = {f"{arm.name} ({sum(arm.initial_causes.values())} drafts)": _causes(arm) for arm in failing}
+    counts = {name: arm.initial_causes for name, arm in zip(ours, failing, strict=True)}
     sound = [arm.name for arm in found.found.arms if not arm.initial_causes]
     names = [*map(str, Cause), *sorted({name for of in ours.values() for name in of} - set(Cause))]
     groups: Mapping[str, Mapping[str, float]] = {
         name: {cause: of.get(cause, 0.0) for cause in names} for name, of in (ours | paper).items()
     }
-    rows = [(cause, *(f"{of[cause]:.1f} %" for of in groups.values())) for cause in names]
+    rows = [(cause, *(_share(of[cause], counts.get(name), cause) for name, of in groups.items())) for cause in names]
     alt = "Shares of the six causes of failure for each order, the paper's below"
     parts: tuple[Part, ...] = (
         draw.stacked("Why drafts were not valid at first", alt, groups, unit="% of drafts not valid at first"),
@@ -51,6 +52,11 @@ def _initial(found: Compared, home: Home) -> Section:
         parts,
         _missing(found, "orders --seeds 100"),
     )
+
+
+def _share(percent_: float, counts: Mapping[str, int] | None, cause: str) -> str:
+    """``8 (13.3 %)``; of the paper, which prints no counts, the share alone."""
+    return f"{percent_:.1f} %" if counts is None else f"{counts.get(cause, 0)} ({percent_:.1f} %)"
 
 
 def _ablation(found: Compared, home: Home) -> Section:
