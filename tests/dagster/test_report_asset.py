@@ -7,7 +7,8 @@ from pathlib import Path
 import dagster as dg
 
 from assets.reports import report
-from benchmarks.report import Filler, fill_attempts, fill_seeds, fill_skills
+from benchmarks.made_up_attempts import fill_attempts
+from benchmarks.made_up_run import Filler, fill_seeds, fill_skills
 from facet_dagster.adapters.fsspec_artifact_store import FsspecArtifactStore
 from facet_dagster.adapters.memory import MemoryLedger
 from facet_dagster.adapters.token_counter import TokenizersTokenCounter

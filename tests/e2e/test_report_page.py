@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from benchmarks.report import Filler, fill_attempts, fill_seeds, fill_skills
+from benchmarks.made_up_attempts import fill_attempts
+from benchmarks.made_up_run import Filler, fill_seeds, fill_skills
 from facet_dagster.adapters.fsspec_artifact_store import FsspecArtifactStore
 from facet_dagster.adapters.memory import MemoryLedger
 from facet_dagster.reports.page.home import Home

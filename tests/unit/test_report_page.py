@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.report import CHECKS, Filler, fill_attempts, fill_seeds, fill_skills
+from benchmarks.made_up_attempts import fill_attempts
+from benchmarks.made_up_run import CHECKS, Filler, fill_seeds, fill_skills
 from facet_dagster.adapters.fsspec_artifact_store import FsspecArtifactStore
 from facet_dagster.adapters.memory import MemoryArtifactStore, MemoryLedger
 from facet_dagster.domain.facts import StageFact

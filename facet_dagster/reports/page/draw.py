@@ -53,6 +53,16 @@ def uri(data: bytes, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
+def _intervals(axes: Any, values: Mapping[str, float], bounds: Mapping[str, tuple[float, float]]) -> None:
+    known = [(place, name) for place, name in enumerate(values) if name in bounds]
+    spread = [(values[name] - bounds[name][0], bounds[name][1] - values[name]) for _, name in known]
+    if known:
+        axes.errorbar(
+            [values[name] for _, name in known], [place for place, _ in known], xerr=list(zip(*spread, strict=True)),
+            fmt="none", ecolor="#1b1f24", elinewidth=1, capsize=2.5, zorder=3,
+        )  # fmt: skip
+
+
 def bars(
     title: str,
     alt: str,
@@ -72,13 +82,7 @@ def bars(
     def plot(axes: Any) -> None:
         places = range(len(names))
         axes.barh(places, [values[n] for n in names], color=list(colours) or OURS, height=0.66, zorder=2)
-        if bounds:
-            known = [(place, n) for place, n in enumerate(names) if n in bounds]
-            spread = [(values[n] - bounds[n][0], bounds[n][1] - values[n]) for _, n in known]
-            axes.errorbar(
-                [values[n] for _, n in known], [place for place, _ in known], xerr=list(zip(*spread, strict=True)),
-                fmt="none", ecolor="#1b1f24", elinewidth=1, capsize=2.5, zorder=3,
-            )  # fmt: skip
+        _intervals(axes, values, bounds or {})
         told = [(marks[n], place) for place, n in enumerate(names) if n in marks]
         if told:
             axes.scatter(
