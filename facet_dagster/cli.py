@@ -21,6 +21,7 @@ from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
 from facet_dagster.cli_ingest import ingest
 from facet_dagster.cli_night import failures, night
 from facet_dagster.cli_output import Json, err, out, say, say_left_out
+from facet_dagster.cli_report import difficulty, report
 from facet_dagster.cli_review import review
 from facet_dagster.cli_rollout import rollouts, show_rollouts
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
@@ -66,6 +67,8 @@ app.command()(rollouts)
 app.command()(review)
 app.command()(night)
 app.command()(failures)
+app.command()(difficulty)
+app.command()(report)
 app.add_typer(skills_app, name="skills")
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tape_app, name="tape")

@@ -371,7 +371,7 @@ class Ledger(Protocol):
         """Store all or none; facts whose id is there already are left as they are."""
         ...
 
-    def find(self, kind: type[AnyFact], **where: Any) -> list[AnyFact]:
+    def find(self, kind: type[AnyFact], /, **where: Any) -> list[AnyFact]:
         """Facts whose columns equal ``where`` (a list or set means "in"), in the order of appending."""
         ...
 

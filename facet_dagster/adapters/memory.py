@@ -37,7 +37,7 @@ class MemoryLedger:
                 self._facts.setdefault((type(fact), fact.fact_id), fact)
                 self._at.setdefault((type(fact), fact.fact_id), datetime.now(UTC))
 
-    def find(self, kind: type[AnyFact], **where: Any) -> list[AnyFact]:
+    def find(self, kind: type[AnyFact], /, **where: Any) -> list[AnyFact]:
         with self._guard:
             facts = [fact for fact in self._facts.values() if isinstance(fact, kind)]
         return [fact for fact in facts if all(_matches(getattr(fact, k), v) for k, v in where.items())]

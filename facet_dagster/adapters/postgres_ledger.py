@@ -95,11 +95,13 @@ class PostgresLedger:
                 numbered = [{**row, "seq": places[row["seq"]]} for row in sorted(group, key=lambda row: row["id"])]
                 connection.execute(_insert(kind), numbered)
 
-    def find(self, kind: type[AnyFact], **where: Any) -> list[AnyFact]:
-        query = sa.select(*fields_of(kind)).order_by(table_of(kind).c.seq).where(*_conditions(kind, where))
+    def find(self, kind: type[AnyFact], /, **where: Any) -> list[AnyFact]:
+        columns = fields_of(kind)
+        names = [column.name for column in columns]
+        query = sa.select(*columns).order_by(table_of(kind).c.seq).where(*_conditions(kind, where))
         with ledger_errors(self._url), self._engine.connect() as connection:
-            found = connection.execute(query).mappings().all()
-        return [kind.model_validate(dict(row)) for row in found]
+            found = connection.execute(query).all()
+        return [kind.model_validate(dict(zip(names, row, strict=True))) for row in found]
 
     def values(self, kind: type[Fact], /, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
         table = table_of(kind)

@@ -30,6 +30,7 @@ FUNNEL = (
     "release_health",
     "release",
     "rejected_tasks",
+    "report",
 )
 SEED_ASSETS = FUNNEL[5:15]
 BUCKET_ASSETS = FUNNEL[:4]
