@@ -24,6 +24,7 @@ from facet_dagster.cli_rollout import export_near_miss, export_sft, rollouts, sh
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
 from facet_dagster.cli_skills import skills_app
 from facet_dagster.cli_task import coverage, scenario
+from facet_dagster.cli_train import train_app
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
 from facet_dagster.pipeline.rollouts import RolloutStages
@@ -66,6 +67,7 @@ app.add_typer(skills_app, name="skills")
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tape_app, name="tape")
 app.add_typer(cache_app, name="cache")
+app.add_typer(train_app, name="train")
 Batch = Annotated[str, typer.Option(help="Only the seeds of this batch.")]
 
 

@@ -1,6 +1,6 @@
 """Load an SFT export with TRL, without a GPU, and tell what would be trained on: one JSON value.
 
-    python -m facet_trainer.check EXPORT [--tokenizer PATH] [--template NAME] [--max-length N] [--steps N]
+python -m facet_trainer.check EXPORT [--tokenizer PATH] [--template NAME] [--max-length N] [--steps N]
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1", WANDB_DISABLED="1")
+os.environ.update(
+    HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1", WANDB_DISABLED="1"
+)
 
 import datasets
 import torch

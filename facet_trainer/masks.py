@@ -46,7 +46,9 @@ def tokenized(row: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
     messages = [{"role": m["role"], "content": m["content"]} for m in row["messages"]]
     if len(messages) != len(row["train"]):
         raise ValueError(f"{len(messages)} messages, but {len(row['train'])} marks in train")
-    if wrong := [m["role"] for m, train in zip(messages, row["train"], strict=True) if train and m["role"] != "assistant"]:
+    if wrong := [
+        m["role"] for m, train in zip(messages, row["train"], strict=True) if train and m["role"] != "assistant"
+    ]:
         raise ValueError(f"a message of {wrong[0]} is marked to be trained on: only the assistant's may be")
     found = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
     mask = list(found["assistant_masks"])
@@ -71,7 +73,9 @@ def spans(values: Sequence[int], none: int) -> Iterator[tuple[int, int]]:
             start = None
 
 
-def compare(row: Mapping[str, Any], ids: Sequence[int], labels: Sequence[int], tokenizer: Any, *, cut: bool) -> Compared:
+def compare(
+    row: Mapping[str, Any], ids: Sequence[int], labels: Sequence[int], tokenizer: Any, *, cut: bool
+) -> Compared:
     """Decode what is trained on and hold it against the messages; ``cut``: the row was truncated at its end."""
     wanted = [m["content"] for m, train in zip(row["messages"], row["train"], strict=True) if train]
     runs = list(spans(labels, IGNORED))
@@ -86,7 +90,7 @@ def compare(row: Mapping[str, Any], ids: Sequence[int], labels: Sequence[int], t
             equal += 1
         elif _bare(text, marks) == _bare(content, marks):
             respaced += 1
-        elif cut and end == len(ids) and _bare(content, marks).startswith(_bare(text.rstrip("\ufffd"), marks)):
+        elif cut and end == len(ids) and _bare(content, marks).startswith(_bare(_torn(text, marks), marks)):
             shortened += 1
         else:
             problems.append(f"trained on {text[:120]!r}, where the export says {content[:120]!r}")
@@ -95,6 +99,13 @@ def compare(row: Mapping[str, Any], ids: Sequence[int], labels: Sequence[int], t
 
 def _count(runs: Sequence[object], wanted: Sequence[object]) -> str:
     return f"{len(runs)} spans are trained on, and {len(wanted)} messages should be"
+
+
+def _torn(text: str, marks: Sequence[str]) -> str:
+    """Without the part of a character or of a mark at which truncation may have ended."""
+    text = text.rstrip("\ufffd")
+    ends = (mark[:size] for mark in marks for size in range(len(mark) - 1, 0, -1) if text.endswith(mark[:size]))
+    return text.removesuffix(max(ends, key=len, default=""))
 
 
 def _bare(text: str, marks: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ def train(options: argparse.Namespace, scratch: Path) -> None:
     changed = dict(text.split("=", 1) for text in options.set)
     settings = table9(output_dir=options.output, **{name: yaml.safe_load(text) for name, text in changed.items()})
     if "gradient_accumulation_steps" not in changed:
-        processes = int(os.environ.get("WORLD_SIZE", "1"))  # noqa: TID251 - the launcher speaks by it
+        processes = int(os.environ.get("WORLD_SIZE", "1"))
         settings.gradient_accumulation_steps = accumulation(processes, settings.per_device_train_batch_size)
     trainer = trl.SFTTrainer(options.model, settings, train_dataset=data, processing_class=tokenizer)
     trainer.train()

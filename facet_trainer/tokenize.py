@@ -54,7 +54,9 @@ def _template(name: str) -> str:
         raise NotUsableError(f"There is no chat template {name}: name a file, or one of TRL's such as {TEMPLATE}")
     text = found.read_text(encoding="utf-8")
     if not _marked(text):
-        raise NotUsableError(f"The chat template {name} marks no assistant turn with {{% generation %}}: it gives no mask")
+        raise NotUsableError(
+            f"The chat template {name} marks no assistant turn with {{% generation %}}: it gives no mask"
+        )
     return text
 
 
