@@ -15,6 +15,7 @@ from rich.table import Table
 from facet_dagster import connect, proof, webui
 from facet_dagster.child import end_orderly, run_child
 from facet_dagster.cli_certificate import certify, revalidate
+from facet_dagster.cli_evaluate import evaluate
 from facet_dagster.cli_experiment import experiment_app
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
 from facet_dagster.cli_ingest import ingest
@@ -60,6 +61,7 @@ app.add_typer(experiment_app, name="experiment")
 app.command()(certify)
 app.command()(revalidate)
 app.command()(rollouts)
+app.command()(evaluate)
 app.command()(review)
 export_app.command("sft")(export_sft)
 export_app.command("near-miss")(export_near_miss)

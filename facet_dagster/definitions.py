@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets import reports, s1_skills, s2_seeds, s3_environments, s4_tasks, s5_trajectories
+from assets import reports, s1_skills, s2_seeds, s3_environments, s4_tasks, s5_trajectories, s6_evaluation
 from facet_dagster.settings import load_settings
 from resources.ports import resources
 from sensors.dead_runs import dead_runs
@@ -10,7 +10,9 @@ from sensors.nightly import night, nightly
 from sensors.skills_arrived import skills_arrived
 
 defs = dg.Definitions(
-    assets=dg.load_assets_from_modules([s1_skills, s2_seeds, s3_environments, s4_tasks, s5_trajectories, reports]),
+    assets=dg.load_assets_from_modules(
+        [s1_skills, s2_seeds, s3_environments, s4_tasks, s5_trajectories, s6_evaluation, reports]
+    ),
     resources=resources(load_settings()),
     jobs=[night],
     schedules=[nightly],

@@ -123,6 +123,10 @@ class Settings(BaseSettings):
     tokenizer: Path | None = Field(
         default=None, description="tokenizer.json of the model to train; empty: a token is taken to be four characters"
     )
+    evaluation: Path | None = Field(
+        default=None,
+        description="an evaluation.yaml: which endpoints are tried on which benchmark (docs/evaluation.md)",
+    )
     trial_seconds: float = Field(default=120.0, gt=0)
     build_seconds: float = Field(default=600.0, gt=0)
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")
@@ -147,7 +151,7 @@ class Settings(BaseSettings):
             raise ValueError(f"{wrong[0]!r} is no language code of two letters, such as en or zh")
         return value
 
-    @field_validator("models", "record", "sources", "tokenizer", mode="before")
+    @field_validator("models", "record", "sources", "tokenizer", "evaluation", mode="before")
     @classmethod
     def _empty_is_unset(cls, value: Any) -> Any:
         """An empty variable is how one line of .env is overruled."""

@@ -25,6 +25,7 @@ FUNNEL = (
     "rollouts",
     "trajectories",
     "funnel_report",
+    "evaluation",
 )
 SEED_ASSETS = FUNNEL[5:15]
 BUCKET_ASSETS = FUNNEL[:4]
