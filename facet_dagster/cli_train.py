@@ -52,11 +52,14 @@ def _print(found: TrainCheck) -> None:
     tokens, spans = found.tokens, found.spans
     out.print(f"{found.rows} rows, tokenizer {found.tokenizer}", markup=False, soft_wrap=True)
     spread = f"at least {tokens['least']:,}, median {tokens['median']:,}, at most {tokens['most']:,}"
-    out.print(f"  tokens: {tokens['in_all']:,} in all; a row has {spread}")
+    out.print(f"  tokens: {tokens['in_all']:,} in all; a row has {spread}", soft_wrap=True)
     out.print(f"  truncated at {found.max_length:,}: {found.truncated} rows; nothing left to train on: {found.dropped}")
     out.print(f"  trained on: {found.trained_tokens:,} tokens = {100 * found.trained_share:.1f} %")
-    told = f"{spans['equal']} equal, {spans['respaced']} differ in outer blanks, {spans['cut']} cut by truncation"
-    out.print(f"  trained spans, decoded and held against the messages: {told}")
+    told = (
+        f"{spans['equal']} equal, {spans['trimmed']} without outer blanks, {spans['respaced']} with other inner blanks"
+    )
+    told += f", {spans['cut']} cut by truncation"
+    out.print(f"  trained spans, decoded and held against the messages: {told}", soft_wrap=True)
     out.print(f"  assistant turns that the export keeps from training: {found.not_trained}")
     if found.steps:
         losses = f"{found.steps['first_loss']:.2f} to {found.steps['last_loss']:.2f}"

@@ -17,8 +17,9 @@ class TrainCheck(Value):
     """What TRL makes of an export. Token counts are by ``tokenizer``, and those of ``tokens`` before truncation.
 
     ``truncated`` rows had more than ``max_length`` tokens; ``dropped`` ones had nothing left to train on. ``spans``
-    counts trained spans by how they compare with the export's messages: equal, respaced (a template trims blanks),
-    cut (at the end of a truncated row). ``not_trained`` assistant turns are kept from training by the export.
+    counts trained spans by how they compare with the export's messages: equal, trimmed (blanks around it are gone),
+    respaced (inner blanks differ), cut (at the end of a truncated row). ``not_trained`` assistant turns are kept from
+    training by the export.
     """
 
     export: str

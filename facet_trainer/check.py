@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -82,18 +83,18 @@ def _trainer(data: Dataset, tokenizer: Any, scratch: Path, **settings: Any) -> t
 
 
 def _compared(rows: Any, prepared: Any, cut: dict[int, bool], tokenizer: Any) -> dict[str, Any]:
-    equal = respaced = shortened = trained = tokens = 0
+    spans, trained, tokens = Counter(equal=0, trimmed=0, respaced=0, cut=0), 0, 0
     problems = list[str]()
     for made in prepared:
         number, ids, labels = made["row"], made["input_ids"], made["labels"]
         found = compare(rows[number], ids, labels, tokenizer, cut=cut[number])
-        equal, respaced, shortened = equal + found.equal, respaced + found.respaced, shortened + found.cut
+        spans.update({name: getattr(found, name) for name in spans})
         problems += [f"row {number}: {problem}" for problem in found.problems]
         trained, tokens = trained + sum(label != IGNORED for label in labels), tokens + len(ids)
     return {
         "trained_tokens": trained,
         "trained_share": trained / tokens if tokens else 0.0,
-        "spans": {"equal": equal, "respaced": respaced, "cut": shortened},
+        "spans": dict(spans),
         "problems": problems,
     }
 

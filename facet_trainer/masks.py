@@ -19,10 +19,12 @@ IGNORED = -100  # the label of a token on which no loss is taken
 class Compared(NamedTuple):
     """Trained spans of a row beside the messages that the export trains on.
 
-    ``respaced`` spans differ from their message in blanks alone, as some templates trim; ``problems`` tell the others.
+    ``trimmed`` spans lack blanks around their message, as some templates take them off; ``respaced`` ones differ in
+    inner blanks; ``problems`` tell the others.
     """
 
     equal: int
+    trimmed: int
     respaced: int
     cut: int
     problems: tuple[str, ...]
@@ -83,18 +85,20 @@ def compare(
     if any(label not in (IGNORED, token) for token, label in zip(ids, labels, strict=True)):
         problems.append("a label is not its token")
     marks = sorted({*tokenizer.get_added_vocab(), *THINK}, key=len, reverse=True)
-    equal = respaced = shortened = 0
+    equal = trimmed = respaced = shortened = 0
     for (start, end), content in zip(runs, wanted, strict=False):
         text = tokenizer.decode(ids[start:end], skip_special_tokens=False, clean_up_tokenization_spaces=False)
         if content in text and not _bare(text.replace(content, "", 1), marks):
             equal += 1
+        elif _unmarked(text, marks).strip() == _unmarked(content, marks).strip():
+            trimmed += 1
         elif _bare(text, marks) == _bare(content, marks):
             respaced += 1
         elif cut and end == len(ids) and _bare(content, marks).startswith(_bare(_torn(text, marks), marks)):
             shortened += 1
         else:
             problems.append(f"trained on {text[:120]!r}, where the export says {content[:120]!r}")
-    return Compared(equal, respaced, shortened, tuple(problems))
+    return Compared(equal, trimmed, respaced, shortened, tuple(problems))
 
 
 def _count(runs: Sequence[object], wanted: Sequence[object]) -> str:
@@ -110,6 +114,10 @@ def _torn(text: str, marks: Sequence[str]) -> str:
 
 def _bare(text: str, marks: Sequence[str]) -> str:
     """Without the marks of a template, and with single blanks."""
+    return " ".join(_unmarked(text, marks).split())
+
+
+def _unmarked(text: str, marks: Sequence[str]) -> str:
     for mark in marks:
-        text = text.replace(mark, " ")
-    return " ".join(text.split())
+        text = text.replace(mark, "")
+    return text

@@ -24,6 +24,9 @@ from tests.fixtures.benchmark_tasks import RIGHT, WRONG, write_benchmark
 pytestmark = [pytest.mark.harbor, pytest.mark.docker, pytest.mark.postgres, pytest.mark.timeout(1200)]
 
 
+SLOW = json.dumps(json.loads(act()) | {"commands": [{"keystrokes": "sleep 60\n", "duration": 60}]})
+
+
 class Installation:
     """A home with Harbor in it, and the command over it."""
 
@@ -52,10 +55,10 @@ def installation(tmp_path: Path, ledger_url: str) -> Installation:
     return Installation(tmp_path / "home", ledger_url)
 
 
-def write(folder: Path, attempts: int, **endpoints: str) -> Path:
+def write(folder: Path, seconds: int, **endpoints: str) -> Path:
     text = "\n".join(f"  {name}: {{model: openai/same, api_base: '{base}'}}" for name, base in endpoints.items())
     file = folder / "evaluation.yaml"
-    file.write_text(f"benchmark: tasks\nattempts: {attempts}\nmax_turns: 6\nseconds: 300\nendpoints:\n{text}\n")
+    file.write_text(f"benchmark: tasks\nattempts: 1\nmax_turns: 6\nseconds: {seconds}\nendpoints:\n{text}\n")
     return file
 
 
@@ -65,7 +68,7 @@ def test_two_endpoints_are_compared_on_the_same_tasks(installation: Installation
         AgentModel({"one": WRONG, "two": WRONG}) as base,
         AgentModel({"one": RIGHT, "two": WRONG}) as tuned,
     ):
-        file = write(tmp_path, 1, base=base.api_base, tuned=tuned.api_base)
+        file = write(tmp_path, 300, base=base.api_base, tuned=tuned.api_base)
         found = installation.run(file)
         asked = base.calls, tuned.calls
         assert installation.run(file) == found, "nothing is made again"
@@ -76,13 +79,23 @@ def test_two_endpoints_are_compared_on_the_same_tasks(installation: Installation
     assert found["complete"]
 
 
+def test_an_attempt_ends_at_the_limit_of_the_file_and_is_judged(
+    installation: Installation, tmp_path: Path, ledger_url: str
+) -> None:
+    """The package allows a minute and more; the file 20 seconds."""
+    write_benchmark(tmp_path / "tasks", ["late"])
+    with AgentModel({"late": [SLOW]}) as model:
+        found = installation.run(write(tmp_path, 20, it=model.api_base))
+    assert found["endpoints"][0]["rewards"] == {"late": [0]}
+    assert ["AgentTimeoutError" in fact.summary and "20" in fact.summary for fact in facts(ledger_url)] == [True]
+
+
 def test_a_killed_evaluation_makes_only_the_trials_again_that_were_in_flight(
     installation: Installation, tmp_path: Path, ledger_url: str
 ) -> None:
     write_benchmark(tmp_path / "tasks", ["quick", "slow"])
-    endless = json.dumps(json.loads(act("sleep 1\n")) | {"commands": [{"keystrokes": "sleep 60\n", "duration": 60}]})
-    with AgentModel({"quick": RIGHT, "slow": [endless]}) as model:
-        process = installation.start(write(tmp_path, 1, it=model.api_base))
+    with AgentModel({"quick": RIGHT, "slow": [SLOW]}) as model:
+        process = installation.start(write(tmp_path, 300, it=model.api_base))
         wait(lambda: len(attempts(ledger_url)) == 1 or process.poll() is not None)
         assert process.poll() is None
         process.send_signal(signal.SIGKILL)
@@ -90,15 +103,19 @@ def test_a_killed_evaluation_makes_only_the_trials_again_that_were_in_flight(
     wait(lambda: not harbor_of(installation.home), "the orphan is interrupted, and removes its containers")
     assert set(attempts(ledger_url)) == {"quick"}
     with AgentModel({"quick": WRONG, "slow": RIGHT}) as model:
-        found = installation.run(write(tmp_path, 1, it=model.api_base))
+        found = installation.run(write(tmp_path, 300, it=model.api_base))
         assert model.calls == len(RIGHT), "the quick task is not tried again"
     assert found["endpoints"][0]["rewards"] == {"quick": [1], "slow": [1]}
 
 
 def attempts(url: str) -> list[str]:
+    return [fact.key for fact in facts(url)]
+
+
+def facts(url: str) -> list[AttemptFact]:
     ledger = PostgresLedger(url)
     try:
-        return [fact.key for fact in ledger.find(AttemptFact, stage="evaluation")]
+        return ledger.find(AttemptFact, stage="evaluation")
     finally:
         ledger.close()
 

@@ -52,7 +52,9 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_masks_are_the_exports_and_the_loss_falls_on_them(export: Path) -> None:
     found = check(export, steps=8)
     assert (found.rows, found.truncated, found.dropped, found.problem_count) == (3, 0, 0, 0), found.problems
-    assert found.spans == {"equal": 5, "respaced": 1, "cut": 0}, "Qwen's template trims the reply of the last row"
+    assert found.spans == {"equal": 5, "trimmed": 1, "respaced": 0, "cut": 0}, (
+        "Qwen's template trims the reply of the last row"
+    )
     assert found.not_trained == 1
     assert 0.2 < found.trained_share < 0.9
     assert found.max_length == 32_768
