@@ -16,6 +16,7 @@ import os
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from facet_dagster.adapters import embedded_postgres
 from facet_dagster.adapters.fsspec_artifact_store import FsspecArtifactStore
 from facet_dagster.adapters.harbor_harness import ENVIRONMENT, HarborHarness
 from facet_dagster.adapters.postgres_ledger import PostgresLedger
+from facet_dagster.child import end_orderly
 from facet_dagster.domain.evaluation import Endpoint
 from facet_dagster.pipeline.evaluation import Evaluation, evaluate
 from facet_dagster.settings import load_settings
@@ -118,6 +120,7 @@ def measure(tasks: int, attempts: int, rounds: int) -> dict[str, Any]:
             first, second = (bench.ours, bench.bare) if number % 2 else (bench.bare, bench.ours)
             one, other = first(), second()
             pairs.append((one, other) if number % 2 else (other, one))
+            print(f"round {number + 1}: ours {pairs[-1][0]:.1f} s, bare {pairs[-1][1]:.1f} s", file=sys.stderr)
     ratios = [ours / bare for ours, bare in pairs]
     return {
         "tasks": tasks,
@@ -136,6 +139,7 @@ def main() -> None:
     parser.add_argument("--attempts", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    end_orderly()
     print(json.dumps(measure(options.tasks, options.attempts, options.rounds), indent=1))
 
 

@@ -20,6 +20,8 @@ def main() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
         if os.getppid() != parent:  # it died before we asked
             sys.exit(130)
+    # What a shell started in the background ignores it, and so would Harbor.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execv(sys.argv[1], sys.argv[1:])  # noqa: S606
 
 
