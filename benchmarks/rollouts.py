@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -83,7 +84,12 @@ class Bench:
         argv += ["-n", str(TRIALS), "-o", str(jobs), "--job-name", "bare", "-e", ENVIRONMENT, "-q", "-y"]
         argv += [part for option in options for part in ("--ak", option)]
         began = time.monotonic()
-        subprocess.run(argv, env=self.env, check=True, capture_output=True)
+        with subprocess.Popen(argv, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as harbor:
+            try:
+                assert harbor.wait() == 0
+            except BaseException:
+                harbor.send_signal(signal.SIGINT)  # it removes its containers
+                raise
         seconds = time.monotonic() - began
         results = [json.loads(path.read_bytes()) for path in jobs.glob("bare/*/result.json")]
         rewards = [(one["verifier_result"] or {}).get("rewards", {}).get("reward") for one in results]
