@@ -26,7 +26,7 @@ demo: ## run the whole funnel on the shipped examples, without a model
 	@$(FACET) demo
 
 test: ## set up what tests need, run the checks, then the test suite
-	@$(SETUP) --with harbor,browser,second-base
+	@$(SETUP) --with harbor,browser,second-base,trainer
 	@$(MAKE) --no-print-directory check
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 

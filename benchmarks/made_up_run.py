@@ -65,7 +65,7 @@ class Filler:
         self, stage: Stage, keys: Sequence[str], memo: Memo, value: Callable[[str], Any], numbers: Any,
         found: dict[str, StageResult],
     ) -> Iterator[StageFact]:  # fmt: skip
-        upstream = {name: results for name, results in memo.items() if name != stage.name}
+        upstream = Memo({name: results for name, results in memo.items() if name != stage.name})
         for item in plan(stage, keys, self.ledger, upstream).work:
             if item.upstream is not None:
                 continue
@@ -113,7 +113,7 @@ def fill_skills(filler: Filler) -> list[str]:
     for ident in ids:
         by_bucket[ident[-16:-14]].append(ident)
     stage = skill_stages(filler.settings, filler.ledger).skills
-    filler.stage(stage, bucket_keys(), {}, lambda bucket: ({"items": [one(i) for i in by_bucket[bucket]]}, None))
+    filler.stage(stage, bucket_keys(), Memo(), lambda bucket: ({"items": [one(i) for i in by_bucket[bucket]]}, None))
     return ids
 
 

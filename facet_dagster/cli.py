@@ -15,6 +15,7 @@ from facet_dagster import connect, proof, webui
 from facet_dagster.child import end_orderly, run_child
 from facet_dagster.cli_certificate import certify, revalidate
 from facet_dagster.cli_decisions import audit_app, quarantine, rejected, retry
+from facet_dagster.cli_evaluate import evaluate
 from facet_dagster.cli_experiment import experiment_app
 from facet_dagster.cli_export import export_app
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
@@ -27,6 +28,7 @@ from facet_dagster.cli_rollout import rollouts, show_rollouts
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
 from facet_dagster.cli_skills import skills_app
 from facet_dagster.cli_task import coverage, scenario
+from facet_dagster.cli_train import train_app
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
 from facet_dagster.pipeline.rollouts import RolloutStages
@@ -64,6 +66,7 @@ app.command()(retry)
 app.command()(rejected)
 app.add_typer(audit_app, name="audit")
 app.command()(rollouts)
+app.command()(evaluate)
 app.command()(review)
 app.command()(night)
 app.command()(failures)
@@ -73,6 +76,7 @@ app.add_typer(skills_app, name="skills")
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tape_app, name="tape")
 app.add_typer(cache_app, name="cache")
+app.add_typer(train_app, name="train")
 Batch = Annotated[str, typer.Option(help="Only the seeds of this batch.")]
 
 

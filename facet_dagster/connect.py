@@ -36,7 +36,8 @@ from facet_dagster.adapters.tape_recorder import TapeRecorder
 from facet_dagster.adapters.tape_server import TapeServer, beside
 from facet_dagster.adapters.token_counter import TokenizersTokenCounter
 from facet_dagster.deployments import load_models
-from facet_dagster.errors import BudgetExceeded
+from facet_dagster.domain.evaluation import Endpoint
+from facet_dagster.errors import BudgetExceeded, ConfigError
 from facet_dagster.pipeline.sources import Source
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Harness, Ledger, TokenCounter, VectorStore
 from facet_dagster.reports.exports.harbor import Publish
@@ -198,6 +199,17 @@ def open_harness(settings: Settings) -> Harness:
         key=settings.teacher_key,
         trials=settings.rollout_trials,
     )
+
+
+def open_evaluator(settings: Settings, endpoint: Endpoint) -> Harness:
+    """What tries one endpoint on a benchmark. Raises ConfigError when the variable that holds its key is not set."""
+    key = os.environ.get(endpoint.key_env, "") if endpoint.key_env else ""  # noqa: TID251 - a composition root
+    if endpoint.key_env and not key:
+        raise ConfigError(f"Endpoint {endpoint.name} has its key in {endpoint.key_env}, which is not set")
+    # A server of one's own wants some key, and none in particular.
+    secret = SecretStr(key or "none") if key or endpoint.api_base else None
+    update = {"teacher_base": endpoint.api_base, "teacher_key": secret}
+    return open_harness(settings.model_copy(update=update))
 
 
 def open_tape_server(settings: Settings, path: Path, *, strict: bool, record: bool) -> TapeServer:

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets import nightly as nightly_assets
-from assets import reports, s1_skills, s2_seeds, s3_environments, s4_tasks, s5_trajectories, s6_datasets
+from assets import reports, s1_skills, s2_seeds, s3_environments, s4_tasks, s5_trajectories, s6_datasets, s6_evaluation
 from facet_dagster.settings import load_settings
 from resources.ports import resources
 from sensors.dead_runs import dead_runs
@@ -13,7 +13,17 @@ from sensors.skills_arrived import skills_arrived
 
 defs = dg.Definitions(
     assets=dg.load_assets_from_modules(
-        [s1_skills, s2_seeds, s3_environments, s4_tasks, s5_trajectories, s6_datasets, reports, nightly_assets]
+        [
+            s1_skills,
+            s2_seeds,
+            s3_environments,
+            s4_tasks,
+            s5_trajectories,
+            s6_datasets,
+            s6_evaluation,
+            reports,
+            nightly_assets,
+        ]
     ),
     resources=resources(load_settings()),
     jobs=[night],

@@ -14,7 +14,7 @@ from facet_dagster.domain.task import Order, Pipeline
 from facet_dagster.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
-_PATHS = ("models", "record", "sources", "tokenizer", "night_releases", "benchmarks", "export_benchmarks")
+_PATHS = ("models", "record", "sources", "tokenizer", "night_releases", "benchmarks", "export_benchmarks", "evaluation")
 OTHER_ORDERS_REPAIRS = 3  # what the paper gave to Reverse and Joint
 
 
@@ -151,6 +151,10 @@ class Settings(BaseSettings):
         default=0.0, ge=0, lt=1, description="share of an export's tasks that is held out, with all their skills"
     )
     split_number: int = Field(default=0, ge=0, description="another number holds out other tasks")
+    evaluation: Path | None = Field(
+        default=None,
+        description="an evaluation.yaml: which endpoints are tried on which benchmark (docs/evaluation.md)",
+    )
     trial_seconds: float = Field(default=120.0, gt=0)
     build_seconds: float = Field(default=600.0, gt=0)
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "defects.md"
 OPEN = "**open**"
 NONE = "Does not apply"
-FOLDERS = ("facet_dagster", "facet_harbor", "assets", "resources", "sensors", "tests", "benchmarks")
+FOLDERS = ("facet_dagster", "facet_harbor", "facet_trainer", "assets", "resources", "sensors", "tests", "benchmarks")
 # Found by their base class or their caller's convention, and what its user is still to come for.
 LISTS = ("facet_dagster/adapters/ledger_tables.py", "facet_dagster/adapters/migrations/", "tests/", "benchmarks/")
 COMING: frozenset[str] = frozenset()

@@ -31,6 +31,7 @@ FUNNEL = (
     "release",
     "rejected_tasks",
     "report",
+    "evaluation",
 )
 SEED_ASSETS = FUNNEL[5:15]
 BUCKET_ASSETS = FUNNEL[:4]
