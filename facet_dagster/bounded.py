@@ -49,7 +49,7 @@ def bounded(
 
 
 class Batch(Generic[Result]):
-    """Results on their way to ``send``: a batch leaves with ``size`` of them, or when the oldest waited five seconds."""
+    """Results on their way to ``send``: a batch leaves with ``size`` of them, or when the oldest waited 5 s."""
 
     def __init__(self, send: Callable[[Sequence[Result]], None], size: int) -> None:
         self._send, self._size = send, size

@@ -4,8 +4,9 @@ The pinned release writes a batch at once only where all of it are materializati
 checks, two of the three rows that a partition leaves, are written one by one.
 """
 
+import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,26 +16,46 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable, SqlEventLogStorageTable
 from dagster._serdes import serialize_value
 from dagster_postgres.event_log import PostgresEventLogStorage
+from dagster_postgres.utils import DagsterPostgresException
+from sqlalchemy import exc
 
 PLANNED = frozenset({DagsterEventType.ASSET_MATERIALIZATION_PLANNED, DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED})
 CHECKED = frozenset({DagsterEventType.ASSET_CHECK_EVALUATION})
 _COLUMNS = tuple(
     column for column in AssetCheckExecutionsTable.columns if column.name not in ("id", "create_timestamp")
 )
+_PATIENCE_SECONDS = 60.0
+_PAUSE_SECONDS = 1.0
 _SAME = ("asset_key", "check_name", "run_id", "partition")
+
+
+def patiently(store: Callable[[], None]) -> None:
+    """Store again for a minute while the database is away, as during its restart; an event may then stand twice."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return store()
+        except (exc.OperationalError, exc.InterfaceError, DagsterPostgresException):
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_SECONDS)
 
 
 class BatchedEventLogStorage(PostgresEventLogStorage):
     """PostgreSQL event log that stores batches of planned partitions and of checks by one insert each."""
 
+    def store_event(self, event: EventLogEntry) -> None:
+        store = super().store_event
+        patiently(lambda: store(event))
+
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
         kinds = {event.get_dagster_event().event_type for event in events}
+        store = super().store_event_batch
         if kinds <= PLANNED:
-            self._store_planned(events)
+            store = self._store_planned
         elif kinds <= CHECKED:
-            self._store_checked(events)
-        else:
-            super().store_event_batch(events)
+            store = self._store_checked
+        patiently(lambda: store(events))
 
     def _insert(self, events: Sequence[EventLogEntry]) -> list[int]:
         """Their storage ids, in order."""

@@ -67,6 +67,17 @@ class CachedKeysEventLogStorage(BatchedEventLogStorage):
         return keys
 
 
+def _ask_before_use(storage: Any) -> None:
+    """Connections that a restart of the database broke are replaced unseen, also after the webserver's own tuning."""
+    tune = storage.optimize_for_webserver
+
+    def tuned(*args: Any, **kwargs: Any) -> None:
+        tune(*args, **kwargs)
+        storage._engine.pool._pre_ping = True
+
+    storage.optimize_for_webserver = tuned
+
+
 class FacetPostgresStorage(DagsterPostgresStorage):
     """Dagster's run, event and schedule storage over pooled connections."""
 
@@ -83,6 +94,7 @@ class FacetPostgresStorage(DagsterPostgresStorage):
             postgres_url, should_autocreate_tables, token_provider=token_provider
         )
         for storage in (self._run_storage, self._event_log_storage, self._schedule_storage):
+            _ask_before_use(storage)
             storage.optimize_for_webserver(
                 statement_timeout=_STATEMENT_MILLISECONDS,
                 pool_recycle=_RECYCLE_SECONDS,
