@@ -3,15 +3,29 @@
 import dagster as dg
 
 from assets import reports, s1_skills, s2_seeds, s3_environments, s4_tasks, s5_trajectories
+from facet_dagster.adapters.memory import MemoryLedger
+from facet_dagster.connect import open_counter
+from facet_dagster.pipeline.versions import code_versions
 from facet_dagster.settings import load_settings
 from resources.ports import resources
 from sensors.dead_runs import dead_runs
 from sensors.nightly import night, nightly
 from sensors.skills_arrived import skills_arrived
 
+settings = load_settings()
+versions = code_versions(settings, MemoryLedger(), open_counter(settings).name)
+
+
+def _with_version(spec: dg.AssetSpec) -> dg.AssetSpec:
+    """As these settings make it: the web UI then shows as stale what they change."""
+    return spec.replace_attributes(code_version=versions.get(spec.key.to_user_string(), spec.code_version))
+
+
+modules = [s1_skills, s2_seeds, s3_environments, s4_tasks, s5_trajectories, reports]
+found = [asset for asset in dg.load_assets_from_modules(modules) if isinstance(asset, dg.AssetsDefinition)]
 defs = dg.Definitions(
-    assets=dg.load_assets_from_modules([s1_skills, s2_seeds, s3_environments, s4_tasks, s5_trajectories, reports]),
-    resources=resources(load_settings()),
+    assets=dg.map_asset_specs(_with_version, found),
+    resources=resources(settings),
     jobs=[night],
     schedules=[nightly],
     sensors=[dead_runs, skills_arrived],
