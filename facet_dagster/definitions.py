@@ -10,6 +10,7 @@ from facet_dagster.settings import load_settings
 from resources.ports import resources
 from sensors.dead_runs import dead_runs
 from sensors.nightly import night, nightly
+from sensors.retry_failed import retry_failed
 from sensors.skills_arrived import skills_arrived
 
 settings = load_settings()
@@ -28,6 +29,6 @@ defs = dg.Definitions(
     resources=resources(settings),
     jobs=[night],
     schedules=[nightly],
-    sensors=[dead_runs, skills_arrived],
+    sensors=[dead_runs, skills_arrived, retry_failed],
     executor=dg.in_process_executor,
 )
