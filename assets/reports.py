@@ -39,7 +39,7 @@ def funnel_report(
     settings: dg.ResourceParam[Settings],
     ledger: dg.ResourceParam[Ledger],
     store: dg.ResourceParam[ArtifactStore],
-) -> dg.MaterializeResult[None]:
+) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster knows the bare name only
     """Counts and losses of every stage, skills to certified tasks (paper, Table 5), and whether they can be true."""
     report, partitions = funnel(settings, ledger, store), context.instance.get_dynamic_partitions("seed")
     found = [wrong_sums(settings, ledger), orphans(settings, ledger, store, partitions), out_of_band(report)]

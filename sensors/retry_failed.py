@@ -59,6 +59,8 @@ def failures(instance: dg.DagsterInstance, stage: Stage, ledger: Ledger) -> dict
     tried = instance.event_log_storage.get_latest_asset_partition_materialization_attempts_without_materializations(
         dg.AssetKey(stage.name)
     )
+    if not tried:
+        return {}
     runs = {run.run_id: run for run in instance.get_runs(dg.RunsFilter(run_ids=[run for run, _ in tried.values()]))}
     failed = {k: runs[run] for k, (run, _) in tried.items() if run in runs and runs[run].is_failure}
     standing = current(stage, sorted(failed), ledger)
