@@ -1,9 +1,10 @@
 """One file with the whole ledger and every artifact, and back.
 
 A gzipped tar: ``facet-backup.json`` (what it is), ``ledger/<table>`` (rows as PostgreSQL's COPY text),
-``artifacts/<sha256>``, and last ``whole.json`` (what must have been read by then). Rows come from one snapshot. Artifacts are stored before
-any row names them, so those that are listed after the snapshot are all that it names. Settings, keys, Dagster's own
-tables, vectors and images are not in it: the first two are yours, the others are made again.
+``artifacts/<sha256>``, and last ``whole.json`` (what must have been read by then). Rows come from one snapshot.
+Artifacts are stored before any row names them, so those that are listed after the snapshot are all that it names.
+Settings, keys, Dagster's own tables, vectors and images are not in it: the first two are yours, the others are made
+again.
 """
 
 from __future__ import annotations
