@@ -9,6 +9,7 @@ again.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -80,7 +81,11 @@ def backup(ledger: LedgerCopy, store: FsspecArtifactStore, target: Path) -> tupl
     aside = file.with_name(f".{file.name}.{os.getpid()}.new")
     try:
         with aside.open("xb") as raw:
-            with tarfile.open(fileobj=raw, mode="w|gz", compresslevel=1) as tar, ledger.snapshot() as snapshot:
+            with (
+                gzip.GzipFile("", "wb", compresslevel=1, fileobj=raw) as packed,
+                tarfile.open(fileobj=packed, mode="w|") as tar,
+                ledger.snapshot() as snapshot,
+            ):
                 whole = _write(tar, snapshot, store, file.absolute().parent)
             raw.flush()
             os.fsync(raw.fileno())
