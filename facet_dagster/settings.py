@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import quote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -22,7 +24,11 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="FACET_", env_file=".env", extra="ignore", frozen=True)
 
     home: Path = Field(default=ROOT / ".facet", description="everything that runs lives here")
+    secrets: Path | None = Field(
+        default=None, description="a folder of files such as facet_api_key: what the environment does not set"
+    )
     postgres_url: str = Field(default="", description="a PostgreSQL server; empty: the embedded one")
+    postgres_password: SecretStr | None = Field(default=None, description="of postgres_url, where that holds none")
     qdrant_url: str = Field(default="", description="a Qdrant server; empty: the embedded shard")
     model: str = Field(default="", description="any litellm model; empty: replay the tape")
     models: Path | None = Field(default=None, description="a file that says which model answers which call")
@@ -125,6 +131,9 @@ class Settings(BaseSettings):
     )
     trial_seconds: float = Field(default=120.0, gt=0)
     build_seconds: float = Field(default=600.0, gt=0)
+    dagster: Path | None = Field(
+        default=None, description="sections over those of dagster.yaml, such as a launcher (docs/deployment.md)"
+    )
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")
     ui_port: int = Field(default=3000, ge=1, le=65_535)
 
@@ -147,7 +156,7 @@ class Settings(BaseSettings):
             raise ValueError(f"{wrong[0]!r} is no language code of two letters, such as en or zh")
         return value
 
-    @field_validator("models", "record", "sources", "tokenizer", mode="before")
+    @field_validator("models", "record", "sources", "tokenizer", "secrets", "dagster", mode="before")
     @classmethod
     def _empty_is_unset(cls, value: Any) -> Any:
         """An empty variable is how one line of .env is overruled."""
@@ -178,11 +187,32 @@ class Settings(BaseSettings):
         return bool(self.model or self.models)
 
 
+def secret_names() -> frozenset[str]:
+    """The variables that hold secrets."""
+    fields = Settings.model_fields.items()
+    return frozenset(f"FACET_{name.upper()}" for name, field in fields if "SecretStr" in str(field.annotation))
+
+
 def load_settings() -> Settings:
-    """Read the environment. Raises ConfigError naming each wrong variable."""
+    """Read the environment, and the folder of secrets. Raises ConfigError naming each wrong variable."""
+    folder = os.environ.get("FACET_SECRETS")  # noqa: TID251 - says where the rest of the settings are read
+    if folder and not os.path.isdir(folder):
+        raise ConfigError(f"FACET_SECRETS: {folder} is no folder; name one that holds a file for each secret.")
     try:
-        settings = Settings()
+        settings = Settings(_secrets_dir=folder or None)
     except ValidationError as error:
         wrong = "; ".join(f"FACET_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
         raise ConfigError(f"Settings are wrong: {wrong}. Correct the environment or .env.") from error
-    return settings.model_copy(update={"home": settings.home.absolute()})
+    except OSError as error:
+        raise ConfigError(f"{error.filename} cannot be read ({error.strerror}): let this user read it.") from error
+    return settings.model_copy(update={"home": settings.home.absolute(), "postgres_url": _with_password(settings)})
+
+
+def _with_password(settings: Settings) -> str:
+    """``postgres_url`` with the password that stands apart from it."""
+    url, password = settings.postgres_url, settings.postgres_password
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    if not password or not at or ":" in user:
+        return url
+    return parts._replace(netloc=f"{user}:{quote(password.get_secret_value(), safe='')}@{host}").geturl()
