@@ -16,6 +16,7 @@ RUN --mount=type=bind,source=deploy/wheels,target=/wheels \
       --constraint requirements.lock --requirement /tmp/dependencies && rm /tmp/dependencies
 COPY README.md LICENSE dagster.yaml workspace.yaml ./
 COPY deploy/*.yaml deploy/
+COPY deploy/k8s/dagster.yaml deploy/k8s/
 COPY examples examples/
 COPY facet_dagster facet_dagster/
 COPY facet_harbor facet_harbor/

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from facet_dagster.domain.task import Order, Pipeline
 from facet_dagster.errors import ConfigError
@@ -203,8 +203,10 @@ def load_settings() -> Settings:
     except ValidationError as error:
         wrong = "; ".join(f"FACET_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
         raise ConfigError(f"Settings are wrong: {wrong}. Correct the environment or .env.") from error
-    except OSError as error:
-        raise ConfigError(f"{error.filename} cannot be read ({error.strerror}): let this user read it.") from error
+    except SettingsError as error:
+        raise ConfigError(
+            f"FACET_SECRETS: {folder} cannot be read ({error.__cause__}): let this user read it."
+        ) from error
     return settings.model_copy(update={"home": settings.home.absolute(), "postgres_url": _with_password(settings)})
 
 

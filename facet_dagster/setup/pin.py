@@ -1,4 +1,4 @@
-"""``python -m facet_dagster.setup.pin``: writes the digest of each image in docker-compose.yml, as its registry says."""
+"""``python -m facet_dagster.setup.pin``: writes the digest of each image in docker-compose.yml, from its registry."""
 
 from __future__ import annotations
 

@@ -25,10 +25,13 @@ EMPTY = ("facet_api_key", "facet_teacher_key")
 def make_secrets(folder: Path) -> list[str]:
     """Make the files that are missing; gives their names. Raises OSError.
 
-    The folder is for its owner alone; a container mounts it past that, as another user, so the files are for all.
+    Containers read them as other users, so they are for all; the folder above them is for its owner alone, and what
+    mounts ``folder`` is past that.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.parent.chmod(0o700)
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o755)
     made = [name for name in (PASSWORD, *EMPTY) if not (folder / name).exists()]
     for name in made:
         write_aside(folder / name, secrets.token_urlsafe(32) if name == PASSWORD else "")
@@ -58,7 +61,7 @@ def of_this_host(folder: Path) -> dict[str, str]:
 
 def main(repo: Path = REPO_ROOT) -> int:
     """Prepare the checkout; 1 and a sentence on standard error when that fails."""
-    folder = repo / "deploy" / "secrets"
+    folder = repo / "deploy" / "secrets" / "files"
     try:
         values = of_this_host(folder)
         made = make_secrets(folder)
