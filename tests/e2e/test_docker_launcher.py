@@ -165,7 +165,7 @@ def test_a_ranged_run_goes_through_a_container_of_its_own(
         host = container["HostConfig"]
         assert container["State"]["ExitCode"] == 0
         assert host["CapDrop"] == ["ALL"]
-        assert host["SecurityOpt"] == ["no-new-privileges:true"]
+        assert "no-new-privileges:true" in host["SecurityOpt"]
         assert host["Memory"] > 0
         assert host["PidsLimit"] > 0
     assert model.calls > 0
@@ -189,6 +189,31 @@ def test_no_secret_stands_in_what_is_written_or_shown(
             texts[str(path)] = path.read_bytes().decode(errors="replace")
     for secret in (KEY, PASSWORD):
         assert [where for where, text in texts.items() if secret in text] == []
+
+
+def test_what_is_typed_into_the_web_ui_reaches_no_path(
+    containers: list[dict[str, Any]], home: Installation, ui: WebClient
+) -> None:
+    """A batch, a partition and a resource's folder by the names of files outside."""
+    outside = home.home.parent / "escaped"
+    up = f"{'../' * 12}{str(outside).lstrip('/')}"
+    added = ui.query(
+        """mutation($key: String!) { addDynamicPartition(partitionsDefName: "seed", partitionKey: $key, repositorySelector:
+        {repositoryName: "__repository__", repositoryLocationName: "facet_dagster"}) { __typename } }""",
+        key=up,
+    )
+    assert added["addDynamicPartition"]["__typename"] == "AddDynamicPartitionSuccess"
+    resources = {"resources": {"store": {"config": {"folder": str(outside)}}}}
+    batch = {"ops": {"seed_selection": {"config": {"batch": up, "count": 1}}}}
+    runs = [
+        ui.launch("skills", keys=("00", "0f"), config=resources),
+        ui.launch("seed_selection", config=batch),
+        ui.launch("seed", keys=(up, up)),
+    ]
+    assert ui.finished(runs[0]) == "SUCCESS"
+    assert ui.finished(runs[2]) == "FAILURE"  # there is no such seed
+    ui.finished(runs[1])
+    assert not outside.exists()
 
 
 def _rows(url: sa.URL) -> list[str]:
