@@ -20,6 +20,7 @@ COPY deploy/k8s/dagster.yaml deploy/k8s/
 COPY examples examples/
 COPY facet_dagster facet_dagster/
 COPY facet_harbor facet_harbor/
+COPY facet_trainer facet_trainer/
 COPY assets assets/
 COPY resources resources/
 COPY sensors sensors/

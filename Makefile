@@ -10,7 +10,8 @@ export FACET_HOME
 VENV := $(FACET_HOME)/venv
 FACET := $(VENV)/bin/facet
 SETUP := $(PYTHON) -m facet_dagster.setup
-PYTEST_ARGS ?=
+# Tests mostly wait for containers: two streams of them, each with a PostgreSQL of its own.
+PYTEST_ARGS ?= -n 2 --dist loadgroup --durations 15
 
 .PHONY: help setup demo test ui verify-harbor check clean-containers stop stack-env pin stack-demo
 
@@ -25,7 +26,7 @@ demo: ## run the whole funnel on the shipped examples, without a model
 	@$(FACET) demo
 
 test: ## set up what tests need, run the checks, then the test suite
-	@$(SETUP) --with harbor,browser,second-base
+	@$(SETUP) --with harbor,browser,second-base,trainer
 	@$(MAKE) --no-print-directory check
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 

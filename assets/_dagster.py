@@ -20,7 +20,7 @@ from dagster._core.events import (
 )
 
 from assets.checks import CHECK, accepted
-from assets.rejections import metadata, reason_line
+from assets.rejections import Neighbours, metadata, reason_line
 from facet_dagster.adapters.process_owner import current_owner
 from facet_dagster.domain.outcome import StageResult, Verdict
 from facet_dagster.funnel import Compute, Stage, plan, run_stage
@@ -99,7 +99,7 @@ def fan_out(
     all results, are observed on the asset at the end, and the checks of ``whole`` are made.
     """
     own(context)
-    keys = list(context.partition_keys)
+    keys, alike = list(context.partition_keys), Neighbours(ledger)
     planned = plan(stage, keys, ledger)
     report = run_stage(
         stage.name,
@@ -107,7 +107,7 @@ def fan_out(
         compute,
         ledger=ledger,
         store=store,
-        emit=lambda results: _emit(context, results, links),
+        emit=lambda results: _emit(context, results, links, alike),
         workers=workers,
         run_id=context.run.run_id,
         stop=lambda: _stop(llm, sandbox, harness),
@@ -162,7 +162,7 @@ def settle_one(
     return report.results[0]
 
 
-def _emit(context: dg.AssetExecutionContext, results: Sequence[StageResult], links: Links) -> None:
+def _emit(context: dg.AssetExecutionContext, results: Sequence[StageResult], links: Links, alike: Neighbours) -> None:
     """Materializations as one batch (one insert), then a check for each."""
     key = dg.AssetKey(results[0].stage)
     step, batch = context.op_execution_context._step_execution_context, generate_event_batch_id()
@@ -170,7 +170,7 @@ def _emit(context: dg.AssetExecutionContext, results: Sequence[StageResult], lin
         event = dg.AssetMaterialization(
             key,
             partition=result.key,
-            metadata=metadata(result, links(result.key)),
+            metadata=metadata(result, {**links(result.key), **alike.links(result)}),
             tags={
                 "dagster/data_version": (result.output or result.input_digest)[:32],
                 "dagster/data_version_is_user_provided": "true",

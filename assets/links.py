@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 
 from assets._dagster import Links
+from assets.rejections import page
 from facet_dagster.domain.facts import SeedFact
 from facet_dagster.domain.ids import bucket_of
 from facet_dagster.ports import Ledger
+from facet_dagster.settings import load_settings
 
 ORDER = (
     "seed",
@@ -21,12 +23,9 @@ ORDER = (
 )
 
 
-def page(asset: str, partition: str) -> str:
-    return f"/assets/{asset}?view=partitions&partition={partition}"
-
-
 def seed_links(ledger: Ledger, stage: str) -> Links:
-    """Links of one stage's partitions: both skills, the stage before and the stage after."""
+    """Links of one stage's partitions: both skills, the stage before and the stage after, the review page if any."""
+    review = load_settings().review_url.rstrip("/")
     seeds = {fact.key: fact for fact in ledger.find(SeedFact)}
     place = ORDER.index(stage)
     beside = ORDER[max(place - 1, 0) : place] + ORDER[place + 1 : place + 2]
@@ -36,6 +35,8 @@ def seed_links(ledger: Ledger, stage: str) -> Links:
         if key in seeds:
             for skill in (seeds[key].first, seeds[key].second):
                 found[f"skill {skill[:14]}"] = page("skills", bucket_of(skill))
+        if review:
+            found["review page"] = f"{review}/seed/{key}"
         return found
 
     return links

@@ -4,9 +4,34 @@ from collections.abc import Mapping
 
 import dagster as dg
 
+from facet_dagster.domain.facts import StageFact
 from facet_dagster.domain.outcome import StageResult, Verdict
+from facet_dagster.ports import Ledger
 
 LOG_TAIL = 2_000
+MOST_ALIKE = 5
+
+
+def page(asset: str, partition: str) -> str:
+    return f"/assets/{asset}?view=partitions&partition={partition}"
+
+
+class Neighbours:
+    """Pages of other partitions that ended at the same stage for the same reason, MOST_ALIKE at most."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._known = dict[tuple[str, str], list[str]]()
+
+    def links(self, result: StageResult) -> Mapping[str, str]:
+        if result.rejection is None:
+            return {}
+        stage, reason = result.rejected_at or result.stage, result.rejection.reason.value
+        if (stage, reason) not in self._known:
+            found = self._ledger.values(StageFact, "key", stage=stage, reason=reason)
+            self._known[stage, reason] = list(dict.fromkeys(key for (key,) in found))
+        keys = [key for key in self._known[stage, reason][: MOST_ALIKE + 1] if key != result.key]
+        return {f"alike {key}": page(stage, key) for key in keys[:MOST_ALIKE]}
 
 
 def metadata(result: StageResult, links: Mapping[str, str]) -> dict[str, dg.MetadataValue]:

@@ -44,10 +44,14 @@ def seed_candidates(
 
 
 class SelectionConfig(dg.Config):
-    """``batch``: a label, today's yymmdd when empty. ``count``: seeds the batch shall hold, 0 for FACET_SEEDS."""
+    """``batch``: a label, today's yymmdd when empty. ``count``: seeds the batch shall hold, 0 for FACET_SEEDS.
+
+    ``may_be_empty``: a batch for which no pair is left is no failure.
+    """
 
     batch: str = ""
     count: int = 0
+    may_be_empty: bool = False
 
 
 @dg.asset(deps=["seed_candidates"], group_name="s2_seeds", code_version=f"{pair.VERSION}-{select.VERSION}")
@@ -68,7 +72,7 @@ def seed_selection(
     )
     stage = selection_stage(settings, ledger, count)
     result = settle_one(context, stage, batch, compute, ledger=ledger, store=store)
-    keys = pairing.batch_keys(ledger, batch)
+    keys = pairing.batch_keys(ledger, batch, may_be_empty=config.may_be_empty)
     context.instance.add_dynamic_partitions("seed", keys)
     shown: dict[str, Any] = {**result.numbers, "batch": batch, "keys": keys, "cached": result.cached}
     return dg.MaterializeResult(metadata=shown)

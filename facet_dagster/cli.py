@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,15 +14,21 @@ from rich.table import Table
 from facet_dagster import connect, proof, webui
 from facet_dagster.child import end_orderly, run_child
 from facet_dagster.cli_certificate import certify, revalidate
+from facet_dagster.cli_decisions import audit_app, quarantine, rejected, retry
+from facet_dagster.cli_evaluate import evaluate
 from facet_dagster.cli_experiment import experiment_app
+from facet_dagster.cli_export import export_app
 from facet_dagster.cli_gateway import cache_app, cost, plan, tape_app
 from facet_dagster.cli_ingest import ingest
-from facet_dagster.cli_output import Json, err, out, say
+from facet_dagster.cli_night import failures, night
+from facet_dagster.cli_output import Json, err, out, say, say_left_out
+from facet_dagster.cli_report import difficulty, report
 from facet_dagster.cli_review import review
-from facet_dagster.cli_rollout import export_near_miss, export_sft, rollouts, show_rollouts
+from facet_dagster.cli_rollout import rollouts, show_rollouts
 from facet_dagster.cli_sandbox import reap, sandbox_app, shell
 from facet_dagster.cli_skills import skills_app
 from facet_dagster.cli_task import coverage, scenario
+from facet_dagster.cli_train import train_app
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
 from facet_dagster.pipeline.rollouts import RolloutStages
@@ -31,12 +36,11 @@ from facet_dagster.pipeline.skills import ingest as ingest_path
 from facet_dagster.reports.funnel import Funnel, accepted, losses_text, share_text
 from facet_dagster.reports.funnel import funnel as funnel_report
 from facet_dagster.reports.seeds import seeds as seed_lines
+from facet_dagster.reports.tasks import left_out
 from facet_dagster.reports.tasks import tasks as task_lines
-from facet_dagster.reports.tasks import withdrawn
 from facet_dagster.reports.why import Why
 from facet_dagster.reports.why import why as why_report
 from facet_dagster.settings import Settings, load_settings
-from facet_dagster.stages.task import export as export_package
 
 DEMO = "demo"
 DEMO_TASKS = 4  # as many as the recorded rollouts are of
@@ -46,7 +50,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-export_app = typer.Typer(help="Write what was accepted to a folder.", no_args_is_help=True)
 app.add_typer(export_app, name="export")
 app.command()(ingest)
 app.command()(cost)
@@ -58,14 +61,22 @@ app.command()(scenario)
 app.add_typer(experiment_app, name="experiment")
 app.command()(certify)
 app.command()(revalidate)
+app.command()(quarantine)
+app.command()(retry)
+app.command()(rejected)
+app.add_typer(audit_app, name="audit")
 app.command()(rollouts)
+app.command()(evaluate)
 app.command()(review)
-export_app.command("sft")(export_sft)
-export_app.command("near-miss")(export_near_miss)
+app.command()(night)
+app.command()(failures)
+app.command()(difficulty)
+app.command()(report)
 app.add_typer(skills_app, name="skills")
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tape_app, name="tape")
 app.add_typer(cache_app, name="cache")
+app.add_typer(train_app, name="train")
 Batch = Annotated[str, typer.Option(help="Only the seeds of this batch.")]
 
 
@@ -216,10 +227,22 @@ def print_why(story: Why) -> None:
         mark = "ok" if attempt["ok"] else "failed"
         out.print(f"  {attempt['kind']} round {attempt['round']}: {mark}. {attempt['summary']}", markup=False)
     print_trials(story)
+    print_decisions(story)
     for remark in story.remarks:
         out.print(f"  remark: {remark}", markup=False, soft_wrap=True)
     for name, fact in story.evidence.items():
         out.print(f"  {name}: {fact}", markup=False, soft_wrap=True)
+
+
+def print_decisions(story: Why) -> None:
+    """Then the results that are not in force, each in a line: their attempts are in the JSON."""
+    for one in story.decisions:
+        text = f"  {one['kind']} by {one['by']}, {one['at']}: {one['note']}"
+        out.print(text, markup=False, soft_wrap=True, style="yellow" if story.quarantined else None)
+    for other in story.others:
+        done = f"{len(other.attempts)} attempts, {len(other.trials)} trials"
+        text = f"  not in force: {other.stage} {other.verdict} {other.reason} under {other.under}: {done}"
+        out.print(text, markup=False, soft_wrap=True, style="dim")
 
 
 def print_trials(story: Why) -> None:
@@ -241,7 +264,9 @@ def print_trials(story: Why) -> None:
 def tasks(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
     """The certified tasks."""
     settings = load_settings()
-    lines = task_lines(settings, connect.open_ledger(settings), connect.open_store(settings), batch)
+    ledger = connect.open_ledger(settings)
+    lines = task_lines(settings, ledger, connect.open_store(settings), batch)
+    say_left_out(left_out(settings, ledger, batch))
     say([line.model_dump(mode="json") for line in lines], lambda: print_tasks(lines), as_json=json_)
 
 
@@ -256,28 +281,13 @@ def print_tasks(lines: list[Any]) -> None:
         out.print(f"    {'/'.join(line.families)}; {facts}", markup=False, soft_wrap=True, style="dim")
 
 
-@export_app.command("harbor")
-def export_harbor(folder: Path, batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
-    """Write every certified task as a Harbor package below FOLDER."""
-    settings = load_settings()
-    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
-    for stale in withdrawn(folder, ledger, {line.key for line in task_lines(settings, ledger, store)}):
-        err.print(f"{stale} was exported before and is not certified any more: remove it", markup=False, soft_wrap=True)
-    lines = task_lines(settings, ledger, store, batch)
-    if not lines:
-        raise ConfigError("There is no certified task to export: `facet funnel` counts the losses")
-    for line in lines:
-        export_package(store.get(line.package), folder / line.key)
-    written = [str(folder / line.key) for line in lines]
-    say(written, lambda: out.print(f"{len(written)} packages below {folder}"), as_json=json_)
-
-
 @app.command("verify-harbor")
 def verify_harbor(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
     """Lint every certified task with Harbor, and run its oracle (1) and nop (0) agents."""
     settings = load_settings()
-    store = connect.open_store(settings)
-    lines = task_lines(settings, connect.open_ledger(settings), store, batch)
+    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
+    lines = task_lines(settings, ledger, store, batch)
+    say_left_out(left_out(settings, ledger, batch))
     packages = {line.key: store.get(line.package) for line in lines}
     verdicts = proof.verify(packages, settings.home, os.environ)  # noqa: TID251 - a composition root
     bad = [verdict for verdict in verdicts if not verdict.ok]

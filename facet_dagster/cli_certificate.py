@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from facet_dagster import connect
-from facet_dagster.cli_output import Json, err, out, say
+from facet_dagster.cli_output import Json, err, out, say, say_left_out
 from facet_dagster.domain.archive import ArchiveError
 from facet_dagster.domain.task import Level
 from facet_dagster.errors import ConfigError, PortError
 from facet_dagster.reports.revalidate import Revalidated, package_of
 from facet_dagster.reports.revalidate import revalidate as run_all
+from facet_dagster.reports.tasks import left_out
 from facet_dagster.reports.tasks import tasks as task_lines
 from facet_dagster.reports.why import resolve
 from facet_dagster.settings import Settings, load_settings
@@ -93,7 +94,7 @@ def _of_folder(folder: Path) -> Package:
 def _of_seed(ident: str, settings: Settings) -> Package:
     ledger, store = connect.open_ledger(settings), connect.open_store(settings)
     kind, key = resolve(ident, ledger)
-    line = next((line for line in task_lines(settings, ledger, store) if line.key == key), None)
+    line = next((line for line in task_lines(settings, ledger, store, all_=True) if line.key == key), None)
     if kind != "seed" or line is None:
         raise ConfigError(f"{kind.capitalize()} {key} has no certified task: `facet tasks` lists them")
     return _of_archive(store.get(line.package), key)
@@ -119,6 +120,7 @@ def revalidate(
     settings = load_settings()
     ledger, store, depth = connect.open_ledger(settings), connect.open_store(settings), _level(level)
     lines = task_lines(settings, ledger, store, batch)
+    say_left_out(left_out(settings, ledger, batch))
     if not lines:
         raise ConfigError("There is no certified task: `facet funnel` counts the losses")
     sandbox = connect.open_sandbox(settings)

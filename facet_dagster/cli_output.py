@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -23,3 +23,10 @@ def say(value: object, text: Callable[[], None], *, as_json: bool) -> None:
         sys.stdout.write(json.dumps(plain, ensure_ascii=False, indent=1) + "\n")
     else:
         text()
+
+
+def say_left_out(keys: Sequence[str]) -> None:
+    """That so many certified tasks are in quarantine, on standard error."""
+    if keys:
+        what = "task is" if len(keys) == 1 else "tasks are"
+        err.print(f"{len(keys)} certified {what} in quarantine and left out: `facet quarantine` lists them")

@@ -1,22 +1,19 @@
-"""Commands about agents' attempts on certified tasks, and the training sets made of them."""
+"""Commands about agents' attempts on certified tasks."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from facet_dagster import connect
-from facet_dagster.cli_output import Json, out, say
-from facet_dagster.reports.datasets import Kind, dataset
+from facet_dagster.cli_output import Json, out, say, say_left_out
 from facet_dagster.reports.rollouts import RolloutReport, rollout_report
 from facet_dagster.reports.statistics import Rate
+from facet_dagster.reports.tasks import left_out
 from facet_dagster.settings import Settings, load_settings
 
 Batch = Annotated[str, typer.Option(help="Only the seeds of this batch.")]
-Limit = Annotated[int, typer.Option(min=0, help="At most so many rows, families in balance; 0: all.")]
-PerSkill = Annotated[int, typer.Option(min=0, help="A skill serves at most so many rows; 0: any number.")]
 
 
 def rollouts(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002 - an option's default
@@ -27,6 +24,7 @@ def rollouts(batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002 - 
 def show_rollouts(settings: Settings, batch: str, *, as_json: bool) -> RolloutReport:
     ledger, store = connect.open_ledger(settings), connect.open_store(settings)
     found = rollout_report(settings, connect.open_counter(settings).name, ledger, store, batch)
+    say_left_out(left_out(settings, ledger, batch))
     say(found, lambda: _print(found), as_json=as_json)
     return found
 
@@ -49,29 +47,3 @@ def _rate(found: Rate) -> str:
     if found.rate is None or found.low is None or found.high is None:
         return f"{found.count}/{found.of}"
     return f"{found.count}/{found.of} = {100 * found.rate:.1f} % ({100 * found.low:.1f}-{100 * found.high:.1f})"
-
-
-def export_sft(
-    folder: Path,
-    batch: Batch = "",
-    limit: Limit = 0,
-    per_skill: PerSkill = 0,
-    json_: Json = False,  # noqa: FBT002
-) -> None:
-    """Write the accepted trajectories as a dataset for supervised fine-tuning into FOLDER."""
-    _export("sft", folder, batch, limit, per_skill, as_json=json_)
-
-
-def export_near_miss(folder: Path, batch: Batch = "", json_: Json = False) -> None:  # noqa: FBT002
-    """Write failed trajectories that missed one or two checks, with what every check said, into FOLDER."""
-    _export("near-miss", folder, batch, 0, 0, as_json=json_)
-
-
-def _export(kind: Kind, folder: Path, batch: str, limit: int, per_skill: int, *, as_json: bool) -> None:
-    settings = load_settings()
-    ledger, store = connect.open_ledger(settings), connect.open_store(settings)
-    name = connect.open_counter(settings).name
-    made: dict[str, Any] = dataset(
-        kind, folder, settings, name, ledger, store, batch=batch, limit=limit, per_skill=per_skill
-    )
-    say(made, lambda: out.print(f"{made['rows']} rows on {made['tasks']} tasks in {folder}"), as_json=as_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +15,12 @@ from pydantic import SecretStr
 from facet_dagster import __version__
 from facet_dagster.adapters.cached_embedder import CachedEmbedder
 from facet_dagster.adapters.docker_disk import DiskLimits
+from facet_dagster.adapters.docker_publish import LayoutPublisher, RegistryPublisher
 from facet_dagster.adapters.docker_sandbox import DockerSandbox
 from facet_dagster.adapters.docker_slots import default_slots_dir
 from facet_dagster.adapters.embedded_postgres import postgres_url, stop
 from facet_dagster.adapters.fsspec_artifact_store import FsspecArtifactStore
-from facet_dagster.adapters.git_repository import git_tree, sweep
+from facet_dagster.adapters.git_repository import git_tree, newest, sweep
 from facet_dagster.adapters.harbor_harness import HarborHarness
 from facet_dagster.adapters.litellm_client import LitellmClient
 from facet_dagster.adapters.litellm_llm import LitellmLLM
@@ -27,19 +29,23 @@ from facet_dagster.adapters.qdrant_client_vector_store import QdrantClientVector
 from facet_dagster.adapters.qdrant_edge_vector_store import QdrantEdgeVectorStore
 from facet_dagster.adapters.reap_on_start import reap_on_start
 from facet_dagster.adapters.sentence_transformers_embedder import SentenceTransformersEmbedder
-from facet_dagster.adapters.spending import Budgets, Purse, today
+from facet_dagster.adapters.spending import Budgets, Purse, Spending, today
 from facet_dagster.adapters.tape import Tape, TapeMeta
 from facet_dagster.adapters.tape_llm import TapeLLM
 from facet_dagster.adapters.tape_recorder import TapeRecorder
 from facet_dagster.adapters.tape_server import TapeServer, beside
 from facet_dagster.adapters.token_counter import TokenizersTokenCounter
 from facet_dagster.deployments import load_models
+from facet_dagster.domain.evaluation import Endpoint
+from facet_dagster.errors import BudgetExceeded, ConfigError
 from facet_dagster.instance import instance_environment
 from facet_dagster.pipeline.sources import Source
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Harness, Ledger, TokenCounter, VectorStore
+from facet_dagster.reports.exports.harbor import Publish
+from facet_dagster.reports.exports.images import publishing
 from facet_dagster.settings import ROOT, Settings
 from facet_dagster.setup.harbor_tool import harbor_command, harbor_why_not
-from facet_dagster.stages.collect import Collected, Origin, Unread, collect, collect_folder, collect_tree
+from facet_dagster.stages.collect import Collected, Origin, Unread, collect, collect_folder, collect_tree, folder_state
 
 COLLECTION = "skills"
 ROLLOUTS_TAPE = ROOT / "examples" / "tapes" / "rollouts.jsonl"
@@ -73,6 +79,19 @@ def open_source(settings: Settings, source: Source, unread: Unread) -> Iterator[
         source.git[0], source.ref, below=below, megabytes=source.max_megabytes, seconds=source.max_seconds
     ) as tree:
         yield collect_tree(tree, _origin(source), unread=unread)
+
+
+def look_at(settings: Settings, source: Source) -> str:
+    """In which state the source is, without reading it; empty when only reading can tell. Raises as reading would."""
+    if source.git:
+        below = settings.home / "sources"
+        return newest(source.git[0], source.ref, below=below, seconds=source.max_seconds)
+    path = source.folder or source.table
+    assert path is not None
+    if source.folder:
+        return folder_state(path.resolve(), now=time.time())
+    facts = path.stat() if path.is_file() else None
+    return f"{facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns}" if facts else ""
 
 
 def _origin(source: Source) -> Origin:
@@ -137,6 +156,34 @@ def open_llm(settings: Settings, ledger: Ledger, store: ArtifactStore, run_id: s
     )
 
 
+def used_up(settings: Settings, ledger: Ledger) -> str:
+    """Which budget of this process or of the day is used up; empty when none is."""
+    try:
+        Spending(Budgets(settings.budget_run, settings.budget_day), ledger, _PURSE).check("")
+    except BudgetExceeded as error:
+        return str(error)
+    return ""
+
+
+def spent() -> float:
+    """USD that this process paid for model calls."""
+    return _PURSE.spent
+
+
+@contextmanager
+def open_publisher(settings: Settings, where: str, repository: str) -> Iterator[Publish]:
+    """What builds and publishes the images of packages: ``oci:FOLDER``, or a repository to push to."""
+    sandbox = open_sandbox(settings)
+    scheme, _, rest = where.partition(":")
+    sink = LayoutPublisher(Path(rest), repository) if scheme == "oci" else RegistryPublisher(where)
+    try:
+        with publishing(sandbox, sink) as publish:
+            yield publish
+    finally:
+        sink.close()
+        sandbox.close()
+
+
 def open_counter(settings: Settings) -> TokenCounter:
     return TokenizersTokenCounter(settings.tokenizer)
 
@@ -153,6 +200,17 @@ def open_harness(settings: Settings) -> Harness:
         key=settings.teacher_key,
         trials=settings.rollout_trials,
     )
+
+
+def open_evaluator(settings: Settings, endpoint: Endpoint) -> Harness:
+    """What tries one endpoint on a benchmark. Raises ConfigError when the variable that holds its key is not set."""
+    key = os.environ.get(endpoint.key_env, "") if endpoint.key_env else ""  # noqa: TID251 - a composition root
+    if endpoint.key_env and not key:
+        raise ConfigError(f"Endpoint {endpoint.name} has its key in {endpoint.key_env}, which is not set")
+    # A server of one's own wants some key, and none in particular.
+    secret = SecretStr(key or "none") if key or endpoint.api_base else None
+    update = {"teacher_base": endpoint.api_base, "teacher_key": secret}
+    return open_harness(settings.model_copy(update=update))
 
 
 def open_tape_server(settings: Settings, path: Path, *, strict: bool, record: bool) -> TapeServer:

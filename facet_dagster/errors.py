@@ -18,6 +18,7 @@
     │   ├── SourceError                a repository does not answer, or a source vanished while it was read
     │   ├── VectorStoreError
     │   └── LedgerError
+    │       └── Held                   a claim that is not waited for is somebody else's
     └── InvariantError                 our bug: a value that cannot exist
 
 A bad skill, pair, environment or task is *data* (see ``domain.outcome``) and raises nothing.
@@ -103,6 +104,10 @@ class VectorStoreError(PortError):
 
 class LedgerError(PortError):
     """The ledger's database or the artifact store failed."""
+
+
+class Held(LedgerError):
+    """Somebody else holds the claim, and it was not to be waited for."""
 
 
 class InvariantError(FacetError):

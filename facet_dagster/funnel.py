@@ -10,11 +10,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from facet_dagster.domain.facts import ArtifactFact, EdgeFact, Fact, StageFact
+from facet_dagster.domain.facts import (
+    ArtifactFact,
+    AttemptFact,
+    CheckFact,
+    EdgeFact,
+    Fact,
+    RetryFact,
+    StageFact,
+    TrialFact,
+)
 from facet_dagster.domain.ids import digest, to_json
 from facet_dagster.domain.outcome import Reason, Rejection, StageResult, Verdict, reject
 from facet_dagster.errors import MalformedReply, PortError
@@ -36,12 +46,16 @@ class Outcome:
 class Work:
     """One key to do: the input's digest decides whether a stored result still stands.
 
-    ``upstream`` is set when an earlier stage did not accept the key: there is nothing to compute then.
+    ``upstream`` is set when an earlier stage did not accept the key: there is nothing to compute then. ``first`` is
+    the digest before anybody asked for a retry, ``retry`` how often that was.
     """
 
     key: str
     input_digest: str
     upstream: StageResult | None = None
+    first: str = ""
+    retry: int = 0
+    under: str = ""
 
 
 @dataclass
@@ -65,7 +79,8 @@ class Stage:
     """A node of the funnel: ``version`` covers its code and prompts, ``parts`` the settings it depends on.
 
     ``upstream`` are the stages, over the same keys, whose outputs it reads. ``own`` is asked at each plan for what
-    else one key depends on, as a digest.
+    else one key depends on, as a digest; ``barred`` for the keys that it must leave alone now, and why.
+    ``under`` names, for people, the settings that tell its results from others of the same seed.
     """
 
     name: str
@@ -73,6 +88,8 @@ class Stage:
     upstream: tuple[Stage, ...] = ()
     parts: tuple[object, ...] = ()
     own: Callable[[], Mapping[str, str]] | None = None
+    barred: Callable[[Ledger], Mapping[str, Rejection]] | None = None
+    under: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,14 +100,33 @@ class Plan:
     missing: Mapping[str, str]
 
 
-Memo = dict[str, dict[str, StageResult]]
+class Memo(dict[str, dict[str, StageResult]]):
+    """Current results by stage, and the retries that were asked for, read once."""
+
+    _retries: Mapping[str, int] | None = None
+
+    def retries(self, ledger: Ledger) -> Mapping[str, int]:
+        """Digest of an input -> how often its result shall be computed again."""
+        if self._retries is None:
+            self._retries = {found[0]: found[1] for found in ledger.values(RetryFact, "input_digest", "round")}
+        return self._retries
+
+
+_ROUND: ContextVar[int] = ContextVar("retry", default=0)
+
+
+def retry_round() -> int:
+    """In a stage that computes a result again because somebody asked for it: the how-manieth time; else 0."""
+    return _ROUND.get()
 
 
 def plan(stage: Stage, keys: Sequence[str], ledger: Ledger, memo: Memo | None = None) -> Plan:
     """Input digest and upstream of each key, from the *current* results of the upstream stages."""
-    memo = {} if memo is None else memo
+    memo = Memo() if memo is None else memo
     above = [(up.name, current(up, keys, ledger, memo)) for up in stage.upstream]
     own = stage.own() if stage.own else {}
+    barred = stage.barred(ledger) if stage.barred else {}
+    retries = memo.retries(ledger)
     work, missing = [], {}
     for key in keys:
         lacking = next((name for name, results in above if key not in results), None)
@@ -99,9 +135,24 @@ def plan(stage: Stage, keys: Sequence[str], ledger: Ledger, memo: Memo | None = 
             continue
         ups = [results[key] for _, results in above]
         stopped = next((up for up in ups if up.verdict is not Verdict.ACCEPTED), None)
-        inputs = digest([stage.name, stage.version, key, [up.output for up in ups], list(stage.parts), *_own(own, key)])
-        work.append(Work(key, inputs, stopped))
+        first = digest([stage.name, stage.version, key, [up.output for up in ups], list(stage.parts), *_own(own, key)])
+        again = retries.get(first, 0)
+        inputs = digest([first, "retry", again]) if again else first
+        if stopped is None and key in barred:
+            stopped = _barred(stage.name, key, inputs, barred[key])
+        work.append(Work(key, inputs, stopped, first, again, _under(stage, again)))
     return Plan(tuple(work), missing)
+
+
+def _barred(stage: str, key: str, inputs: str, why: Rejection) -> StageResult:
+    return StageResult(
+        stage=stage, key=key, input_digest=inputs, verdict=Verdict.REJECTED, rejection=why, rejected_at=stage
+    )
+
+
+def _under(stage: Stage, again: int) -> str:
+    retried = (f"retry {again}",) if again else ()
+    return ", ".join((f"version {stage.version[:8]}", *stage.under, *retried))
 
 
 def _own(own: Mapping[str, str], key: str) -> list[str]:
@@ -110,7 +161,7 @@ def _own(own: Mapping[str, str], key: str) -> list[str]:
 
 def current(stage: Stage, keys: Sequence[str], ledger: Ledger, memo: Memo | None = None) -> dict[str, StageResult]:
     """The stored results that still stand: same code, prompts, settings and inputs as now."""
-    memo = {} if memo is None else memo
+    memo = Memo() if memo is None else memo
     if stage.name not in memo:
         planned = plan(stage, keys, ledger, memo)
         stored = _stored(stage.name, keys, ledger)
@@ -121,6 +172,13 @@ def current(stage: Stage, keys: Sequence[str], ledger: Ledger, memo: Memo | None
             elif (item.key, item.input_digest) in stored:
                 found[item.key] = stored[item.key, item.input_digest]
     return memo[stage.name]
+
+
+def stale(stage: Stage, keys: Sequence[str], ledger: Ledger) -> dict[str, str]:
+    """Key -> input digest, where there is no current result and all that it reads is there."""
+    memo = Memo()
+    standing = current(stage, keys, ledger, memo)
+    return {item.key: item.input_digest for item in plan(stage, keys, ledger, memo).work if item.key not in standing}
 
 
 def run_stage(
@@ -212,10 +270,13 @@ def settle(
         if stored:
             return _again(stored[0].result, run_id)
         began = time.monotonic()
+        token = _ROUND.set(item.retry)
         try:
             outcome = compute(item.key)
         except MalformedReply as error:
             outcome = Outcome(rejection=malformed(error))
+        finally:
+            _ROUND.reset(token)
         return _record(stage, item, outcome, time.monotonic() - began, ledger=ledger, store=store, run_id=run_id)
 
 
@@ -247,7 +308,7 @@ def _record(
     store: ArtifactStore,
     run_id: str,
 ) -> StageResult:
-    facts: list[Fact] = list(outcome.facts)
+    facts = _of_result(outcome.facts, item.input_digest)
     output = None
     if outcome.value is not None:
         data = to_json(outcome.value).encode()
@@ -275,8 +336,24 @@ def _record(
             reason=outcome.rejection.reason if outcome.rejection else "",
             component=outcome.rejection.component if outcome.rejection else "",
             rejected_at=result.rejected_at or "",
+            under=item.under,
             result=result,
         )
     )
     ledger.append(facts)
     return result
+
+
+def _of_result(facts: Sequence[Fact], inputs: str) -> list[Fact]:
+    """Attempts and trials with the result that they belong to, checks with the ids of these trials."""
+    ids, found = dict[str, str](), list[Fact]()
+    for fact in facts:
+        if isinstance(fact, AttemptFact | TrialFact):
+            stamped = fact.model_copy(update={"input_digest": inputs})
+            ids[fact.fact_id] = stamped.fact_id
+            found.append(stamped)
+        elif isinstance(fact, CheckFact):
+            found.append(fact.model_copy(update={"trial": ids.get(fact.trial, fact.trial)}))
+        else:
+            found.append(fact)
+    return found

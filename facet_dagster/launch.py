@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -50,13 +50,17 @@ console = Console(highlight=False)
 
 
 class Ran(NamedTuple):
-    """One stage as it went: partitions settled, how many of them were read back, and what failed."""
+    """One stage as it went: partitions settled, how many of them were read back, and what failed.
+
+    ``report`` is what an asset without partitions says as JSON under that name.
+    """
 
     asset: str
     settled: int
     cached: int
     rejected: int
     error: str
+    report: Any = None
 
 
 def materialize(
@@ -67,7 +71,7 @@ def materialize(
     job = defs.get_repository_def().get_implicit_job_def_for_assets([key])
     assert job is not None
     settled = cached = rejected = 0
-    errors = []
+    errors, report = [], None
     for first, last in _ranges(instance, asset, keys) if keys else [("", "")]:
         tags = {OWNER_TAG: current_owner()}
         tags |= {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last} if first else {}
@@ -80,12 +84,13 @@ def materialize(
         )
         events = _materializations(instance, result.run_id)
         settled += len(events)
+        report = next((e.metadata["report"].value for e in reversed(events) if "report" in e.metadata), report)
         cached += sum(_is(event, "cached", value=True) for event in events)
         rejected += sum(_is(event, "verdict", value=Verdict.REJECTED.value) for event in events)
         errors += [] if result.success else [_first_error(result)]
     if any(dg.DagsterExecutionInterruptedError.__name__ in error for error in errors):
         raise KeyboardInterrupt  # Dagster makes a failed run of it
-    return Ran(asset, settled, cached, rejected, errors[0] if errors else "")
+    return Ran(asset, settled, cached, rejected, errors[0] if errors else "", report)
 
 
 def _materializations(instance: dg.DagsterInstance, run_id: str) -> list[dg.AssetMaterialization]:
@@ -133,26 +138,41 @@ def run_funnel(
     """
     history: list[Ran] = []
     for asset in SKILL_ASSETS:
-        history.append(_report(materialize, instance, asset, bucket_keys()))
+        history.append(reported(materialize, instance, asset, bucket_keys()))
         if history[-1].error:
             return history
     config = {"ops": {SELECTION: {"config": {"batch": batch, "count": count}}}}
-    history.append(_report(materialize, instance, SELECTION, [], config))
+    history.append(reported(materialize, instance, SELECTION, [], config))
     if history[-1].error:
         return history
     keys = sorted(fact.key for fact in ledger.find(SeedFact, batch=batch))
+    return [*history, *carry(settings, ledger, instance, keys, until=until, tasks=tasks)]
+
+
+def carry(
+    settings: Settings,
+    ledger: Ledger,
+    instance: dg.DagsterInstance,
+    keys: Sequence[str],
+    *,
+    until: str,
+    tasks: int = 0,
+    over: Callable[[], bool] = lambda: False,
+) -> list[Ran]:
+    """Seeds through the stages up to ``until``; after a stage that failed for some, ``over`` may end it."""
+    history: list[Ran] = []
     for stage in (*seed_stages(settings), *rollout_stages(settings, open_counter(settings).name)):
         if stage.name == RolloutStages._fields[0] and tasks:
             certified = current(seed_stages(settings).certificate, keys, ledger)
             keys = [key for key in keys if certified[key].verdict is Verdict.ACCEPTED][:tasks]
-        history.append(_report(materialize, instance, stage.name, keys))
+        history.append(reported(materialize, instance, stage.name, keys))
         keys = sorted(current(stage, keys, ledger))
-        if stage.name == until or not keys:
+        if stage.name == until or not keys or (history[-1].error and over()):
             break
     return history
 
 
-def _report(run: Any, instance: dg.DagsterInstance, asset: str, *rest: Any) -> Ran:
+def reported(run: Any, instance: dg.DagsterInstance, asset: str, *rest: Any) -> Ran:
     began = time.monotonic()
     with console.status(f"{asset} ..."):
         ran: Ran = run(instance, asset, *rest)
@@ -165,7 +185,7 @@ def _report(run: Any, instance: dg.DagsterInstance, asset: str, *rest: Any) -> R
     return ran
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Whoever kills the command kills the run too: an orphan would hold its claims against the next one."""
     if sys.platform == "linux" and parent:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -173,7 +193,7 @@ def _die_with(parent: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _unforeseen(error: Exception, settings: Settings) -> str:
+def unforeseen(error: Exception, settings: Settings) -> str:
     log = settings.home / "log" / "unforeseen.log"
     with suppress(OSError):
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +203,7 @@ def _unforeseen(error: Exception, settings: Settings) -> str:
 
 
 @contextmanager
-def _watch(instance: dg.DagsterInstance) -> Iterator[None]:
+def watching(instance: dg.DagsterInstance) -> Iterator[None]:
     """Look for killed runs now and then: one of them may hold the place in a pool that this process waits for."""
     release_dead_runs(instance)
     over = threading.Event()
@@ -210,13 +230,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", type=int, default=0, help="how many certified tasks agents try; 0: all")
     parser.add_argument("--parent", type=int, default=0, help="id of the process with which this one shall end")
     options = parser.parse_args(argv)
-    _die_with(options.parent)
+    die_with(options.parent)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         settings = load_settings()
         ledger = open_ledger(settings)
         probe_llm(settings, ledger, open_store(settings))
-        with dg.DagsterInstance.get() as instance, _watch(instance):
+        with dg.DagsterInstance.get() as instance, watching(instance):
             history = run_funnel(
                 settings,
                 ledger,
@@ -230,7 +250,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.print(f"[red]facet:[/red] {escape(str(error))}", soft_wrap=True)
         return 1
     except Exception as error:  # noqa: BLE001 - the last resort: one sentence, and the whole story in a file
-        console.print(f"[red]facet:[/red] {escape(_unforeseen(error, load_settings()))}", soft_wrap=True)
+        console.print(f"[red]facet:[/red] {escape(unforeseen(error, load_settings()))}", soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         console.print("Stopped. Run again to go on: what was computed and paid for is kept.", soft_wrap=True)

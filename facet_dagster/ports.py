@@ -237,12 +237,12 @@ class Sandbox(Protocol):
     """
 
     def build(
-        self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0
+        self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0, fresh: bool = False
     ) -> Built | BuildFailed:
-        """Build once per content, over all processes. A failed build leaves nothing.
+        """Build once per content, over all processes; ``fresh``: without caches, for this call alone.
 
-        A build over ``seconds`` is a BuildFailed with step ``timeout``; one of which a step takes too much
-        ``memory``, ``processes`` or ``disk`` with that word; a context over its limits with ``context``.
+        A failed build leaves nothing. One over ``seconds`` is a BuildFailed with step ``timeout``; one of which a step
+        takes too much ``memory``, ``processes`` or ``disk`` with that word; a context over its limits with ``context``.
         Raises SandboxError, also when the engine's disk is too full to begin.
         """
         ...
@@ -371,12 +371,12 @@ class Ledger(Protocol):
         """Store all or none; facts whose id is there already are left as they are."""
         ...
 
-    def find(self, kind: type[AnyFact], **where: Any) -> list[AnyFact]:
+    def find(self, kind: type[AnyFact], /, **where: Any) -> list[AnyFact]:
         """Facts whose columns equal ``where`` (a list or set means "in"), in the order of appending."""
         ...
 
     def values(self, kind: type[Fact], /, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
-        """Plain values of some columns of the facts that ``find`` would give, in its order; far cheaper for many."""
+        """Plain columns, or ``at`` (when appended, aware), of the facts that ``find`` would give; cheaper for many."""
         ...
 
     def total(self, kind: type[Fact], column: str, **where: Any) -> float:
@@ -390,8 +390,8 @@ class Ledger(Protocol):
         """
         ...
 
-    def claim(self, name: str) -> AbstractContextManager[None]:
-        """Hold ``name`` against every other process; waits; released when the process dies."""
+    def claim(self, name: str, *, wait: bool = True) -> AbstractContextManager[None]:
+        """Hold ``name`` against every other process, until this one dies; Held if it is taken and not waited for."""
         ...
 
     def ancestors(self, ident: str) -> list[tuple[int, str, str, str]]:

@@ -11,10 +11,15 @@ from urllib.parse import quote, urlsplit
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
+from facet_dagster.domain.cron import cron_problem, zone_problem
 from facet_dagster.domain.task import Order, Pipeline
 from facet_dagster.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
+_PATHS = (
+    *("models", "record", "sources", "tokenizer", "night_releases", "benchmarks", "export_benchmarks", "evaluation"),
+    *("secrets", "dagster"),
+)
 OTHER_ORDERS_REPAIRS = 3  # what the paper gave to Reverse and Joint
 
 
@@ -129,6 +134,36 @@ class Settings(BaseSettings):
     tokenizer: Path | None = Field(
         default=None, description="tokenizer.json of the model to train; empty: a token is taken to be four characters"
     )
+    night_on: bool = Field(default=False, description="the nightly schedule is on where nobody switched it in the UI")
+    night_cron: str = Field(default="0 2 * * *", description="when a night begins: five cron fields")
+    night_timezone: str = Field(default="UTC", description="the time zone of night_cron, and of a night's date")
+    night_seeds: int = Field(default=0, ge=0, description="how many seeds a night shall hold; 0: as many as seeds says")
+    night_releases: Path | None = Field(default=None, description="folder of the releases; empty: releases below home")
+    night_replays: int = Field(
+        default=5, ge=0, description="released tasks that a night runs again, those that waited longest first; 0: none"
+    )
+    failure_command: str = Field(
+        default="", description="a program that gets each failed run as JSON on its standard input; empty: none"
+    )
+    benchmarks: Path | None = Field(
+        default=None,
+        description="a folder of benchmark tasks that nothing may repeat: Harbor or Terminal-Bench packages, or lists"
+        " of instructions (.txt, .jsonl); looked at before a draft is paid for, and in every export",
+    )
+    export_benchmarks: Path | None = Field(
+        default=None, description="another such folder, looked at in exports alone: stored results stay as they are"
+    )
+    benchmark_cosine: float = Field(
+        default=0.85, gt=0, le=1, description="cosine from which a task means what a benchmark's task means"
+    )
+    held_out: float = Field(
+        default=0.0, ge=0, lt=1, description="share of an export's tasks that is held out, with all their skills"
+    )
+    split_number: int = Field(default=0, ge=0, description="another number holds out other tasks")
+    evaluation: Path | None = Field(
+        default=None,
+        description="an evaluation.yaml: which endpoints are tried on which benchmark (docs/evaluation.md)",
+    )
     trial_seconds: float = Field(default=120.0, gt=0)
     build_seconds: float = Field(default=600.0, gt=0)
     dagster: Path | None = Field(
@@ -136,6 +171,7 @@ class Settings(BaseSettings):
     )
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")
     ui_port: int = Field(default=3000, ge=1, le=65_535)
+    review_url: str = Field(default="", description="where people reach the review page; partitions link to it")
 
     @field_validator("licences", "languages", mode="before")
     @classmethod
@@ -156,11 +192,25 @@ class Settings(BaseSettings):
             raise ValueError(f"{wrong[0]!r} is no language code of two letters, such as en or zh")
         return value
 
-    @field_validator("models", "record", "sources", "tokenizer", "secrets", "dagster", mode="before")
+    @field_validator(*_PATHS, mode="before")
     @classmethod
     def _empty_is_unset(cls, value: Any) -> Any:
         """An empty variable is how one line of .env is overruled."""
         return None if value == "" else value
+
+    @field_validator("night_cron")
+    @classmethod
+    def _cron(cls, value: str) -> str:
+        if problem := cron_problem(value):
+            raise ValueError(problem)
+        return " ".join(value.split())
+
+    @field_validator("night_timezone")
+    @classmethod
+    def _zone(cls, value: str) -> str:
+        if problem := zone_problem(value):
+            raise ValueError(problem)
+        return value
 
     @field_validator("order")
     @classmethod
@@ -168,6 +218,11 @@ class Settings(BaseSettings):
         if info.data.get("pipeline") == "recording" and value != "forward":
             raise ValueError("a recording has an order of its own: leave FACET_ORDER out")
         return value
+
+    @property
+    def compared_with(self) -> Path | None:
+        """The benchmarks that exports are compared with."""
+        return self.export_benchmarks or self.benchmarks
 
     @property
     def repair_rounds(self) -> int:
@@ -180,6 +235,11 @@ class Settings(BaseSettings):
     def certificate_workers(self) -> int:
         """Keys in flight in the stage that certifies: it waits for a model at every level but basic."""
         return self.workers if self.certificate == "basic" else max(self.workers, self.llm_workers)
+
+    @property
+    def releases(self) -> Path:
+        """Where nights put their releases."""
+        return self.night_releases or self.home / "releases"
 
     @property
     def live(self) -> bool:
@@ -204,9 +264,8 @@ def load_settings() -> Settings:
         wrong = "; ".join(f"FACET_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
         raise ConfigError(f"Settings are wrong: {wrong}. Correct the environment or .env.") from error
     except SettingsError as error:
-        raise ConfigError(
-            f"FACET_SECRETS: {folder} cannot be read ({error.__cause__}): let this user read it."
-        ) from error
+        why = error.__cause__ or error
+        raise ConfigError(f"Settings cannot be read ({why}): let this user read the files in FACET_SECRETS.") from error
     return settings.model_copy(update={"home": settings.home.absolute(), "postgres_url": _with_password(settings)})
 
 

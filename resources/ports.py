@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import dagster as dg
 
@@ -102,6 +103,7 @@ def resources(settings: Settings) -> dict[str, object]:
         "embedder": EmbedderResource(dtype=settings.embedder_dtype),
         "vectors": VectorStoreResource(server=settings.qdrant_url or "embedded"),
         "harness": HarnessResource(agent=settings.agent, teacher=settings.teacher or "none"),
+        "evaluators": partial(connect.open_evaluator, settings),
         "tokens": TokenCounterResource(tokenizer=settings.tokenizer.name if settings.tokenizer else "estimate"),
         "llm": LLMResource(model=_models(settings), tape="" if settings.live else settings.tape.name),
     }

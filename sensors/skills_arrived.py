@@ -5,7 +5,7 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 
 from assets.partitions import stretches
 from facet_dagster.domain.ids import bucket_keys, digest
-from facet_dagster.funnel import Stage, current, plan
+from facet_dagster.funnel import stale
 from facet_dagster.pipeline.graph import skill_stages
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import Settings
@@ -34,18 +34,11 @@ def skills_arrived(
         return dg.SkipReason("the runs that were requested last are not over")
     graph = skill_stages(settings, ledger)
     for stage in (graph.skills, graph.skill_index):
-        touched = stale(stage, ledger)
+        touched = stale(stage, bucket_keys(), ledger)
         if touched:
             requests = [_request(stage.name, first, last, touched) for first, last in stretches(list(touched))]
             return dg.SensorResult(run_requests=requests)
     return dg.SkipReason("every bucket is up to date")
-
-
-def stale(stage: Stage, ledger: Ledger) -> dict[str, str]:
-    """Bucket -> input digest, where there is no current result and all that it reads is there."""
-    standing = current(stage, bucket_keys(), ledger)
-    work = plan(stage, bucket_keys(), ledger).work
-    return {item.key: item.input_digest for item in work if item.key not in standing}
 
 
 def _request(asset: str, first: str, last: str, touched: dict[str, str]) -> dg.RunRequest:

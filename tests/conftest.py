@@ -18,6 +18,20 @@ import sqlalchemy as sa
 from facet_dagster.adapters import embedded_postgres
 from facet_dagster.adapters.postgres_ledger import PostgresLedger
 
+# Two streams of tests share the machine's engine without a thought for each other; these files share images.
+STREAMS = {"integration": "engine", "e2e": "funnel", "test_experiment_command.py": "funnel"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With ``--dist loadgroup`` tests of whole installations stay together, tests of the engine stay together."""
+    for item in items:
+        names = (item.path.name, item.path.parent.name)
+        stream = next((STREAMS[name] for name in names if name in STREAMS), "")
+        if not stream and item.get_closest_marker("docker"):
+            stream = "engine"
+        if stream:
+            item.add_marker(pytest.mark.xdist_group(stream))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _only_this_machine() -> Iterator[None]:

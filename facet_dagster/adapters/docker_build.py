@@ -38,7 +38,7 @@ _BROKEN_OFF = (requests.RequestException, urllib3.exceptions.HTTPError, OSError,
 class BuildOrder:
     """What to build: ``tar`` in GNU format with ``dockerfile`` in it, the image's ``tag`` and labels.
 
-    ``limits.seconds`` are for the whole build; memory, processes, disk and CPUs for each step.
+    ``limits.seconds`` are for the whole build; memory, processes, disk and CPUs for each step. ``fresh``: no caches.
     """
 
     tag: str
@@ -47,6 +47,7 @@ class BuildOrder:
     labels: Mapping[str, str]
     network: BuildNetwork
     limits: Limits
+    fresh: bool = False
 
 
 class Builder:
@@ -175,6 +176,7 @@ def _parameters(order: BuildOrder, version: str, proxies: Mapping[str, str] | No
     return {
         **({"buildargs": json.dumps(proxies)} if proxies and order.network != "none" else {}),
         "t": order.tag,
+        "nocache": "1" if order.fresh else "",
         "version": version,
         "buildid": uuid.uuid4().hex,
         "rm": "1",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -120,6 +121,11 @@ def content_tag(context: BuildContext, base_ids: Mapping[str, str]) -> str:
         "bases": dict(base_ids),
     }
     return f"{REPOSITORY}:{digest(content)[:24]}"
+
+
+def unshared_tag() -> str:
+    """A tag of the same form that no content has."""
+    return f"{REPOSITORY}:{uuid.uuid4().hex[:24]}"
 
 
 def _instructions(dockerfile: str) -> Iterator[str]:

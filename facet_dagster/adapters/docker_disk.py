@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from docker.errors import NotFound
 
 from facet_dagster.adapters.docker_context import REPOSITORY
 from facet_dagster.adapters.docker_engine import Engine, engine_errors
@@ -29,6 +32,12 @@ class DiskLimits:
     watermark: float = 4.0
     floor: float = 1.0
     cache: float = 20.0
+
+
+def _sortable(moment: str) -> str:
+    """With the zeros that the engine leaves out: as text "…:05Z" sorts after "…:05.1Z"."""
+    whole, _, fraction = moment.removesuffix("Z").partition(".")
+    return f"{whole}.{fraction:0<9}"
 
 
 class DiskGuard:
@@ -104,8 +113,21 @@ class DiskGuard:
     def _oldest_first(self) -> list[str]:
         with engine_errors("list images"):
             found = self._engine.api.images(filters={"reference": f"{REPOSITORY}:*"})
-        pairs = sorted((image["Created"], tag) for image in found for tag in image.get("RepoTags") or ())
-        return [tag for _, tag in pairs if tag.startswith(f"{REPOSITORY}:")]
+        seconds = Counter(image["Created"] for image in found)
+        made = sorted(
+            (image["Created"], self._made(image["Id"]) if seconds[image["Created"]] > 1 else "", tag)
+            for image in found
+            for tag in image.get("RepoTags") or ()
+        )
+        return [tag for _, _, tag in made if tag.startswith(f"{REPOSITORY}:")]
+
+    def _made(self, image: str) -> str:
+        """When, to the nanosecond as text that sorts: a list of images knows whole seconds. Empty where it has gone."""
+        with engine_errors("inspect an image"):
+            try:
+                return _sortable(self._engine.api.inspect_image(image)["Created"])
+            except NotFound:
+                return ""
 
     def _refuse(self, gib: float, doing: str) -> None:
         raise SandboxError(

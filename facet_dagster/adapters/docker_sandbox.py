@@ -7,7 +7,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,14 @@ from docker.errors import APIError
 from facet_dagster.adapters.docker_build import Builder, BuildNetwork, BuildOrder
 from facet_dagster.adapters.docker_container import CannotStart, Container
 from facet_dagster.adapters.docker_containers import Containers, Mounts, labels_of
-from facet_dagster.adapters.docker_context import REPOSITORY, content_tag, external_bases, fetch_line, packable
+from facet_dagster.adapters.docker_context import (
+    REPOSITORY,
+    content_tag,
+    external_bases,
+    fetch_line,
+    packable,
+    unshared_tag,
+)
 from facet_dagster.adapters.docker_describe import Counts, EngineFacts, counts, engine_facts
 from facet_dagster.adapters.docker_disk import DiskGuard, DiskLimits
 from facet_dagster.adapters.docker_engine import NOT_FOUND, Engine, engine_errors, retried
@@ -101,7 +108,7 @@ class DockerSandbox:
             remove_own(self._engine, self.run_id)
 
     def build(
-        self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0
+        self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0, fresh: bool = False
     ) -> Built | BuildFailed:
         began = time.monotonic()
         dockerfile = context.files.get("Dockerfile", b"").decode(errors="replace")
@@ -117,11 +124,14 @@ class DockerSandbox:
         except ArchiveError as error:
             return BuildFailed("context", None, str(error), time.monotonic() - began)
         tag = content_tag(context, {name: ident for name, ident in bases.items() if ident})
+        if fresh:
+            tag = unshared_tag()
         labels = labels_of(self._labels, subject, attempt)
         with self._share.alone_with(tag):
             if self._image_id(tag) is not None:
                 return Built(tag, reused=True, seconds=time.monotonic() - began)
-            return retried(self._engine, self._patience, lambda: self._build(tag, tar, dockerfile, labels, seconds))
+            work = partial(self._build, tag, tar, dockerfile, labels, seconds, fresh=fresh)
+            return retried(self._engine, self._patience, work)
 
     def run(self, run: Run) -> RunOutcome:
         cargo = Cargo.of(run)
@@ -183,14 +193,16 @@ class DockerSandbox:
         return DiskGuard(self._engine, self._share.holds, self._disk_limits, self._share.folder)
 
     def _build(
-        self, tag: str, tar: bytes, dockerfile: str, labels: Mapping[str, str], seconds: float
+        self, tag: str, tar: bytes, dockerfile: str, labels: Mapping[str, str], seconds: float, *, fresh: bool
     ) -> Built | BuildFailed:
         with self._share.builds.take():
             self._disk.before_build()
             began = time.monotonic()
             cpus = min(self._build_limits.cpus, self._engine.cpus)
             limits = self._build_limits.model_copy(update={"seconds": seconds, "cpus": cpus})
-            result = self._builder.build(BuildOrder(tag, tar, dockerfile, labels, self._build_network, limits))
+            result = self._builder.build(
+                BuildOrder(tag, tar, dockerfile, labels, self._build_network, limits, fresh=fresh)
+            )
             self._disk.trim_cache()
         if isinstance(result, BuildFailed):
             return result

@@ -148,6 +148,19 @@ def git_tree(url: str, ref: str, *, below: Path, megabytes: int, seconds: float)
             tree.close()
 
 
+def newest(url: str, ref: str, *, below: Path, seconds: float) -> str:
+    """What ``ref`` (empty: the default branch) stands for now, without fetching it; another text, another commit.
+
+    Raises ConfigError and SourceError as ``git_tree`` does.
+    """
+    if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", ref):
+        return ref
+    below.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="git-", dir=below, ignore_cleanup_errors=True) as name:
+        command = _command(Path(name), "ls-remote", "--quiet", "--", _address(url), ref or "HEAD")
+        return _run(url, command, Path(name), 1, seconds)
+
+
 def _address(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in {"https", "file"} or (parts.scheme == "https" and not parts.hostname):

@@ -89,7 +89,13 @@ class HarborHarness:
         for order in orders:
             order.write(scratch / "tasks" / order.key)
         seen, log = set[Path](), scratch / "harbor.log"
-        command = [*argv, *self._arguments(protocol, attempts, scratch)]
+        command = [
+            str(_python(argv[0])),
+            "-m",
+            "facet_harbor.run",
+            *argv,
+            *self._arguments(protocol, attempts, scratch),
+        ]
         with log.open("wb") as out, _reader(argv[0], env) as read, self._started(command, env, out) as process:
             while True:
                 over = process.poll() is not None
@@ -113,11 +119,22 @@ class HarborHarness:
             options += [f"max_turns={protocol.max_turns}"] if protocol.max_turns else []
             options.append(f'model_info={{"max_input_tokens": {protocol.context_tokens}, "max_output_tokens": 8192}}')
         options += [f"api_base={self._api_base}"] if self._api_base else []
+        who = self._who(protocol, scratch)
         return [
-            *("run", "-p", str(scratch / "tasks"), "-a", protocol.agent, "-m", protocol.model, "-k", str(attempts)),
+            *("run", "-p", str(scratch / "tasks"), *who, "-k", str(attempts)),
             *("-n", str(self._trials), "-o", str(scratch / "jobs"), "--job-name", "rollouts", "-e", ENVIRONMENT),
             *("-q", "-y", *(part for option in options for part in ("--ak", option))),
         ]
+
+    @staticmethod
+    def _who(protocol: RolloutProtocol, scratch: Path) -> list[str]:
+        """Agent and model; no flag of the tool sets the time of an attempt, but its configuration file does."""
+        if not protocol.seconds:
+            return ["-a", protocol.agent, "-m", protocol.model]
+        agent = {"name": protocol.agent, "model_name": protocol.model, "override_timeout_sec": protocol.seconds}
+        path = scratch / "job.json"
+        path.write_text(json.dumps({"agents": [agent]}), encoding="utf-8")
+        return ["-c", str(path)]
 
     @contextmanager
     def _started(self, command: list[str], env: Mapping[str, str], out: Any) -> Iterator[subprocess.Popen[str]]:
@@ -159,9 +176,8 @@ def _finished(jobs: Path, seen: set[Path]) -> Iterator[Path]:
 @contextmanager
 def _reader(harbor: str, env: Mapping[str, str]) -> Iterator[Callable[[Path], dict[str, Any]]]:
     """Harbor's classes in their own environment: a folder in, what they say of it out."""
-    python = Path(harbor).with_name("python")
     process = subprocess.Popen(
-        [str(python), "-m", "facet_harbor.trials"],
+        [str(_python(harbor)), "-m", "facet_harbor.trials"],
         env=dict(env),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -195,12 +211,26 @@ def _reader(harbor: str, env: Mapping[str, str]) -> Iterator[Callable[[Path], di
 def _attempt(told: Mapping[str, Any]) -> RawAttempt:
     folder = Path(told["folder"])
     if "unreadable" in told:
-        key, why = folder.name.rpartition("__")[0], str(told["unreadable"])
-        return RawAttempt(key, folder.name, None, None, 0, 0, None, 0.0, why, True, False, None, why)
+        why = str(told["unreadable"])
+        return RawAttempt(
+            _key(folder, folder.name.rpartition("__")[0]),
+            folder.name,
+            None,
+            None,
+            0,
+            0,
+            None,
+            0.0,
+            why,
+            True,
+            False,
+            None,
+            why,
+        )
     kind, path = str(told["error_type"]), str(told["trajectory"])
     reward = told["reward"]
     return RawAttempt(
-        key=str(told["task"]).rpartition("/")[2],
+        key=_key(folder, str(told["task"]).rpartition("/")[2]),
         trial=str(told["trial"]),
         reward=reward,
         checks=_small(folder / "verifier" / "checks.json"),
@@ -214,6 +244,20 @@ def _attempt(told: Mapping[str, Any]) -> RawAttempt:
         trajectory=Path(path).read_bytes() if path else None,
         problem=str(told["problem"]),
     )
+
+
+def _python(harbor: str) -> Path:
+    """Of Harbor's environment."""
+    return Path(harbor).with_name("python")
+
+
+def _key(folder: Path, otherwise: str) -> str:
+    """Of the order: the name of the folder that the task was written to, whatever its package calls itself."""
+    try:
+        path = json.loads((folder / "config.json").read_bytes())["task"]["path"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return otherwise
+    return Path(path).name if isinstance(path, str) else otherwise
 
 
 def _small(path: Path) -> bytes | None:

@@ -150,6 +150,7 @@ class AttemptRow(Base):
     component: Mapped[str]
     summary: Mapped[str]
     artifact: Mapped[str | None]
+    input_digest: Mapped[str] = mapped_column(server_default="")
 
 
 class ModelCallRow(Base):
@@ -201,6 +202,7 @@ class TrialRow(Base):
     reward: Mapped[int | None]
     exit_code: Mapped[int | None]
     seconds: Mapped[float]
+    input_digest: Mapped[str] = mapped_column(server_default="")
 
 
 class CheckRow(Base):
@@ -224,7 +226,97 @@ class StageRow(Base):
     reason: Mapped[str]
     component: Mapped[str]
     rejected_at: Mapped[str]
+    under: Mapped[str] = mapped_column(server_default="")
     result: Mapped[dict[str, Any]]
+
+
+class SourceRow(Base):
+    __tablename__ = "sources"
+    fact = facts.SourceFact
+    source: Mapped[str] = mapped_column(index=True)
+    round: Mapped[int]
+    state: Mapped[str]
+
+
+class NightRow(Base):
+    __tablename__ = "nights"
+    fact = facts.NightFact
+    night: Mapped[str] = mapped_column(index=True)
+    round: Mapped[int]
+    state: Mapped[str]
+    said: Mapped[str]
+    release: Mapped[str]
+    report: Mapped[str | None]
+
+
+class FailureRow(Base):
+    __tablename__ = "failures"
+    fact = facts.FailureFact
+    run: Mapped[str]
+    job: Mapped[str]
+    assets: Mapped[list[str]]
+    first: Mapped[str]
+    last: Mapped[str]
+    message: Mapped[str]
+    moment: Mapped[str]
+
+
+class QuarantineRow(Base):
+    __tablename__ = "quarantines"
+    fact = facts.QuarantineFact
+    key: Mapped[str] = mapped_column(index=True)
+    round: Mapped[int]
+    quarantined: Mapped[bool]
+    note: Mapped[str]
+    by: Mapped[str]
+    name: Mapped[str]
+    package: Mapped[str]
+
+
+class RetryRow(Base):
+    __tablename__ = "retries"
+    __table_args__ = (sa.Index(None, "stage", "key"),)
+    fact = facts.RetryFact
+    stage: Mapped[str]
+    key: Mapped[str]
+    input_digest: Mapped[str]
+    round: Mapped[int]
+    note: Mapped[str]
+    by: Mapped[str]
+    name: Mapped[str]
+
+
+class SampleRow(Base):
+    __tablename__ = "samples"
+    fact = facts.SampleFact
+    sample: Mapped[str] = mapped_column(index=True)
+    key: Mapped[str] = mapped_column(index=True)
+    number: Mapped[int]
+    family: Mapped[str]
+    repaired: Mapped[bool]
+    of: Mapped[int]
+    package: Mapped[str]
+
+
+class AuditRow(Base):
+    __tablename__ = "audits"
+    fact = facts.AuditFact
+    key: Mapped[str] = mapped_column(index=True)
+    package: Mapped[str]
+    round: Mapped[int]
+    ok: Mapped[bool]
+    note: Mapped[str]
+    name: Mapped[str]
+
+
+class DatasetRow(Base):
+    __tablename__ = "datasets"
+    fact = facts.DatasetFact
+    kind: Mapped[str]
+    version: Mapped[str] = mapped_column(index=True)
+    rows: Mapped[int]
+    tasks: Mapped[int]
+    manifest: Mapped[str]
 
 
 ROWS: dict[type[facts.Fact], type[Base]] = {mapper.class_.fact: mapper.class_ for mapper in Base.registry.mappers}

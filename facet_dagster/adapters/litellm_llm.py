@@ -31,6 +31,7 @@ from facet_dagster.domain.facts import ModelCallFact, ReplyFact
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.outcome import Value
 from facet_dagster.errors import ConfigError, InvariantError, LLMError, ModelUnavailable, Stopping
+from facet_dagster.funnel import retry_round
 from facet_dagster.ports import ArtifactStore, Ledger, Reply
 from facet_dagster.prompts import FOLDER, render
 
@@ -52,7 +53,8 @@ class LitellmLLM:
 
     A reply is stored as soon as it arrives, before it is read, so that neither a crash nor a malformed
     reply is paid for twice. Equal requests of several threads and processes become one. With ``record``,
-    every exchange, from the cache or not, is on that tape afterwards. Nothing stored names the key.
+    every exchange, from the cache or not, is on that tape afterwards. Nothing stored names the key. A stage that
+    somebody asked to retry passes over replies of earlier rounds.
     """
 
     def __init__(
@@ -159,7 +161,8 @@ class LitellmLLM:
         spec = self._table.of(question.rendered.call)
         parameters = {"temperature": spec.temperature, "max_tokens": spec.max_tokens}
         # The messages end with the reply schema, so it is part of the key.
-        key = digest([spec.model, parameters, messages, question.attempt, turn])
+        again = [f"retry {retry_round()}"] if retry_round() else []
+        key = digest([spec.model, parameters, messages, question.attempt, turn, *again])
         if found := self._cached(key):
             return found
         with self._ledger.claim(f"llm/{key}"):

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from facet_dagster.domain.facts import CACHES, EdgeFact, Fact
 from facet_dagster.domain.ids import digest
-from facet_dagster.errors import InvariantError, LedgerError, MalformedReply, TapeMiss, VectorStoreError
+from facet_dagster.errors import Held, InvariantError, LedgerError, MalformedReply, TapeMiss, VectorStoreError
 from facet_dagster.ports import AnyFact, Hit, Point, Reply, Vectors
 
 
@@ -37,13 +37,16 @@ class MemoryLedger:
                 self._facts.setdefault((type(fact), fact.fact_id), fact)
                 self._at.setdefault((type(fact), fact.fact_id), datetime.now(UTC))
 
-    def find(self, kind: type[AnyFact], **where: Any) -> list[AnyFact]:
+    def find(self, kind: type[AnyFact], /, **where: Any) -> list[AnyFact]:
         with self._guard:
             facts = [fact for fact in self._facts.values() if isinstance(fact, kind)]
         return [fact for fact in facts if all(_matches(getattr(fact, k), v) for k, v in where.items())]
 
     def values(self, kind: type[Fact], /, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
-        return [tuple(getattr(fact, name) for name in columns) for fact in self.find(kind, **where)]
+        return [
+            tuple(self._at[kind, fact.fact_id] if name == "at" else getattr(fact, name) for name in columns)
+            for fact in self.find(kind, **where)
+        ]
 
     def evict(self, kind: type[Fact], *, before: datetime | None = None, **where: Any) -> int:
         if kind not in CACHES:
@@ -59,11 +62,15 @@ class MemoryLedger:
         return sum(getattr(fact, column) or 0.0 for fact in self.find(kind, **where))
 
     @contextmanager
-    def claim(self, name: str) -> Iterator[None]:
+    def claim(self, name: str, *, wait: bool = True) -> Iterator[None]:
         with self._guard:
             lock = self._locks[name]
-        with lock:
+        if not lock.acquire(blocking=wait):
+            raise Held(f"{name} is claimed by somebody else")
+        try:
             yield
+        finally:
+            lock.release()
 
     def ancestors(self, ident: str) -> list[tuple[int, str, str, str]]:
         edges = self.find(EdgeFact)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from facet_dagster.adapters.docker_context import content_tag, external_bases, packable
+from facet_dagster.adapters.docker_context import content_tag, external_bases, packable, unshared_tag
 from facet_dagster.domain.archive import ArchiveError, Member, folders_of, pack, pack_members, sanitise, unpack
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.trial import End, ExecResult, ImageInfo, Limits, Reaped
@@ -122,7 +122,7 @@ class MemorySandbox:
         self.reads: list[tuple[str, str]] = []
 
     def build(
-        self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0
+        self, context: BuildContext, *, subject: str, attempt: int = 0, seconds: float = 600.0, fresh: bool = False
     ) -> Built | BuildFailed:
         del seconds
         dockerfile = context.files.get("Dockerfile", b"").decode(errors="replace")
@@ -133,6 +133,8 @@ class MemorySandbox:
                 return failed
             context = packable(context, _CONTEXT_LIMITS)
             tag = content_tag(context, {base: self._id(base) for base in external_bases(dockerfile)})
+            if fresh:
+                tag = unshared_tag()
             reused = tag in self._images
             if not reused:
                 self._images[tag] = _Image(

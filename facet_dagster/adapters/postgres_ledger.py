@@ -20,7 +20,7 @@ from facet_dagster.adapters.ledger_tables import FACT_SEQ, fields_of, table_of
 from facet_dagster.adapters.postgres_errors import ledger_errors
 from facet_dagster.domain.facts import CACHES, FACTS, Fact
 from facet_dagster.domain.ids import digest
-from facet_dagster.errors import InvariantError
+from facet_dagster.errors import Held, InvariantError
 from facet_dagster.ports import AnyFact
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
@@ -95,11 +95,13 @@ class PostgresLedger:
                 numbered = [{**row, "seq": places[row["seq"]]} for row in sorted(group, key=lambda row: row["id"])]
                 connection.execute(_insert(kind), numbered)
 
-    def find(self, kind: type[AnyFact], **where: Any) -> list[AnyFact]:
-        query = sa.select(*fields_of(kind)).order_by(table_of(kind).c.seq).where(*_conditions(kind, where))
+    def find(self, kind: type[AnyFact], /, **where: Any) -> list[AnyFact]:
+        columns = fields_of(kind)
+        names = [column.name for column in columns]
+        query = sa.select(*columns).order_by(table_of(kind).c.seq).where(*_conditions(kind, where))
         with ledger_errors(self._url), self._engine.connect() as connection:
-            found = connection.execute(query).mappings().all()
-        return [kind.model_validate(dict(row)) for row in found]
+            found = connection.execute(query).all()
+        return [kind.model_validate(dict(zip(names, row, strict=True))) for row in found]
 
     def values(self, kind: type[Fact], /, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
         table = table_of(kind)
@@ -122,13 +124,16 @@ class PostgresLedger:
             return float(connection.execute(query).scalar() or 0.0)
 
     @contextmanager
-    def claim(self, name: str) -> Iterator[None]:
+    def claim(self, name: str, *, wait: bool = True) -> Iterator[None]:
         key = _lock_key(f"claim/{name}")
+        lock = sa.func.pg_advisory_lock if wait else sa.func.pg_try_advisory_lock
         with ledger_errors(self._url):
             connection = self._claims.connect()
         with connection:
             with ledger_errors(self._url):
-                connection.execute(sa.select(sa.func.pg_advisory_lock(key)))
+                got = connection.execute(sa.select(lock(key))).scalar()
+            if not wait and not got:
+                raise Held(f"{name} is claimed by somebody else")
             try:
                 yield
             finally:

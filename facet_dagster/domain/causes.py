@@ -49,12 +49,16 @@ BY_BOTH: dict[tuple[Reason, Component], Cause] = {
 
 
 def cause_of(rejection: Rejection) -> Cause | None:
-    """None for skills and seeds, which are no tasks yet, and for a reply that cannot be read.
+    """None for skills and seeds, no tasks yet, for a reply that cannot be read, and for what repeats a benchmark.
 
     Where repairs were of no use, their last reason decides, on the component that was blamed last.
     """
     reason = _last_reason(rejection)
-    if reason is Reason.LLM_MALFORMED or rejection.component in (Component.SKILL, Component.SEED, Component.ROLLOUT):
+    if reason in (Reason.LLM_MALFORMED, Reason.TASK_CONTAMINATED) or rejection.component in (
+        Component.SKILL,
+        Component.SEED,
+        Component.ROLLOUT,
+    ):
         return None
     found = BY_BOTH.get((reason, rejection.component)) or BY_REASON.get(reason)
     return found or BY_COMPONENT[rejection.component]

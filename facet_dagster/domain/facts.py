@@ -12,15 +12,20 @@ from facet_dagster.domain.outcome import StageResult, Value, Verdict
 
 
 class Fact(Value):
-    """Base of all ledger rows. ``identity`` names the fields that make the id; empty means all."""
+    """Base of all ledger rows. ``identity`` names the fields that make the id; empty means all.
+
+    Those of ``sparse`` are part of it only when they hold something.
+    """
 
     identity: ClassVar[tuple[str, ...]] = ()
+    sparse: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def fact_id(self) -> str:
         """64 hex digits."""
         data = self.model_dump(mode="json")
-        return digest({name: data[name] for name in self.identity or data})
+        names = [name for name in self.identity or data if data[name] or name not in self.sparse]
+        return digest({name: data[name] for name in names})
 
 
 class ArtifactFact(Fact):
@@ -128,9 +133,13 @@ class EdgeFact(Fact):
 
 
 class AttemptFact(Fact):
-    """One build, draft, validation or repair. ``artifact`` holds its content."""
+    """One build, draft, validation or repair. ``artifact`` holds its content.
 
-    identity = ("stage", "key", "kind", "round", "artifact")
+    ``input_digest`` is that of the stage's result, empty where the attempt belongs to none.
+    """
+
+    identity = ("stage", "key", "kind", "round", "artifact", "input_digest")
+    sparse = frozenset({"input_digest"})
     stage: str
     key: str
     kind: str
@@ -139,6 +148,7 @@ class AttemptFact(Fact):
     component: str = ""
     summary: str = ""
     artifact: str | None = None
+    input_digest: str = ""
 
 
 class ModelCallFact(Fact):
@@ -184,9 +194,11 @@ class ReplyFact(Fact):
 
 
 class TrialFact(Fact):
-    """One trial of one draft; ``draft`` is the draft's digest, ``repeat`` counts from 0."""
+    """One trial of one draft; ``draft`` is the draft's digest, ``repeat`` counts from 0, ``input_digest`` as in
+    AttemptFact."""
 
-    identity = ("stage", "key", "kind", "draft", "repeat")
+    identity = ("stage", "key", "kind", "draft", "repeat", "input_digest")
+    sparse = frozenset({"input_digest"})
     stage: str
     key: str
     kind: str
@@ -196,6 +208,7 @@ class TrialFact(Fact):
     reward: int | None
     exit_code: int | None
     seconds: float
+    input_digest: str = ""
 
 
 class CheckFact(Fact):
@@ -209,8 +222,69 @@ class CheckFact(Fact):
     message: str
 
 
+class QuarantineFact(Fact):
+    """A task is taken out of what is given away, or let back in; the last ``round`` (from 0) of a seed counts.
+
+    ``by`` is ``person`` or ``check``, ``name`` who or which; ``package`` is the artifact with the tar that was in
+    force then, empty when there was none.
+    """
+
+    identity = ("key", "round")
+    key: str
+    round: int
+    quarantined: bool
+    note: str
+    by: str = "person"
+    name: str = ""
+    package: str = ""
+
+
+class RetryFact(Fact):
+    """A stored result of one stage and seed shall be computed again; ``input_digest`` says which of them.
+
+    The last ``round`` (from 1) counts. The old results stay; under another prompt, setting or input nothing changes.
+    """
+
+    identity = ("input_digest", "round")
+    stage: str
+    key: str
+    input_digest: str
+    round: int
+    note: str = ""
+    by: str = "person"
+    name: str = ""
+
+
+class SampleFact(Fact):
+    """A task that was drawn for people to audit. ``of`` counts the tasks of its stratum when that was.
+
+    The stratum is ``family`` and ``repaired``; ``number`` is what the draw began with, ``package`` the version drawn.
+    """
+
+    identity = ("sample", "key")
+    sample: str
+    key: str
+    number: int
+    family: str
+    repaired: bool
+    of: int
+    package: str
+
+
+class AuditFact(Fact):
+    """What a person found about one version of a task; the last ``round`` (from 0) of a seed and package counts."""
+
+    identity = ("key", "package", "round")
+    key: str
+    package: str
+    round: int
+    ok: bool
+    note: str = ""
+    name: str = ""
+
+
 class StageFact(Fact):
-    """A StageResult as stored: the unit of resume."""
+    """A StageResult as stored: the unit of resume. ``under`` names version and settings, for people."""
 
     identity = ("stage", "key", "input_digest")
     stage: str
@@ -220,7 +294,63 @@ class StageFact(Fact):
     reason: str = ""
     component: str = ""
     rejected_at: str = ""
+    under: str = ""
     result: StageResult
+
+
+class SourceFact(Fact):
+    """How a source of skills was when it was last read to its end; the last ``round`` (from 0) counts.
+
+    ``state`` is a commit, or a digest of what stands in the folder and of how it is judged.
+    """
+
+    identity = ("source", "round")
+    source: str
+    round: int
+    state: str
+
+
+class NightFact(Fact):
+    """A night began, or ended; the last ``round`` (from 0) of a night counts.
+
+    ``state``: begun, done, budget (used up), trouble, stopped. ``release`` is the newest release then; ``report`` the
+    artifact with the NightReport.
+    """
+
+    identity = ("night", "round")
+    night: str
+    round: int
+    state: str
+    said: str = ""
+    release: str = ""
+    report: str | None = None
+
+
+class FailureFact(Fact):
+    """A Dagster run failed. ``first`` to ``last`` are its partitions; ``moment`` (ISO, UTC) is when it was noted."""
+
+    identity = ("run",)
+    run: str
+    job: str
+    assets: list[str]
+    first: str = ""
+    last: str = ""
+    message: str
+    moment: str
+
+
+class DatasetFact(Fact):
+    """A task set or training set that was handed out; ``manifest`` is the artifact that tells how it came to be.
+
+    What it was made from are the edges of ``dataset:<version>``.
+    """
+
+    identity = ("kind", "version")
+    kind: str
+    version: str
+    rows: int
+    tasks: int
+    manifest: str
 
 
 # What may be forgotten: asking again brings it back.
@@ -242,4 +372,12 @@ FACTS: tuple[type[Fact], ...] = (
     TrialFact,
     CheckFact,
     StageFact,
+    SourceFact,
+    NightFact,
+    FailureFact,
+    QuarantineFact,
+    RetryFact,
+    SampleFact,
+    AuditFact,
+    DatasetFact,
 )

@@ -24,8 +24,11 @@ Kind = Literal[
     "semantic",
     "second",
     "blind",
+    "rebuilt",
 ]
-RIGHT: frozenset[str] = frozenset({"oracle", "twice", "reseeded", "equivalent", "second", "blind", "positive"})
+RIGHT: frozenset[str] = frozenset(
+    {"oracle", "twice", "reseeded", "equivalent", "second", "blind", "positive", "rebuilt"}
+)
 
 
 def wanted_reward(ident: str) -> Literal[0, 1]:

@@ -69,6 +69,7 @@ class Reason(StrEnum):
     SEED_REFUSED = "seed.refused_by_judge"
     SEED_DUPLICATE = "seed.duplicate"
     SEED_NOT_SELECTED = "seed.not_selected"
+    SEED_CONTAMINATED = "seed.contaminated"
     SCENARIO_THIN = "scenario.thin_skills"
     SCENARIO_MISALIGNED = "scenario.misaligned"
     ENVIRONMENT_POLICY = "environment.policy_violation"
@@ -94,12 +95,14 @@ class Reason(StrEnum):
     TASK_OVER_STRICT = "task.over_strict"
     TASK_HARD_CODED = "task.hard_coded"
     TASK_VERIFIERS_DISAGREE = "task.verifiers_disagree"
+    TASK_CONTAMINATED = "task.contaminated"
     LLM_MALFORMED = "llm.malformed_reply"
     ROLLOUT_FAILED = "rollout.failed"
     ROLLOUT_UNJUDGED = "rollout.unjudged"
     ROLLOUT_INCOMPLETE = "rollout.incomplete"
     ROLLOUT_TOO_LONG = "rollout.too_long"
     ROLLOUT_TAMPERED = "rollout.tampered"
+    ROLLOUT_QUARANTINED = "rollout.quarantined"
 
 
 class Policy(NamedTuple):
@@ -141,6 +144,7 @@ POLICY: dict[Reason, Policy] = {
     Reason.TASK_OVER_STRICT: Policy(True, Component.VERIFIER),
     Reason.TASK_HARD_CODED: Policy(True, Component.SOLUTION),
     Reason.TASK_VERIFIERS_DISAGREE: Policy(True, Component.VERIFIER),
+    Reason.TASK_CONTAMINATED: Policy(False, Component.INSTRUCTION),
     Reason.LLM_MALFORMED: Policy(False, Component.SCENARIO),
 }
 

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from facet_dagster.domain.outcome import Reason, Value
+from facet_dagster.domain.outcome import Reason, Sparse, Value
 from facet_dagster.domain.trial import CheckResult
 
 
-class RolloutProtocol(Value):
+class RolloutProtocol(Sparse):
     """Under which conditions attempts were made: figures of different protocols are not compared.
 
-    ``max_turns`` 0: no limit but time, which the task's package states.
+    ``max_turns`` 0: no limit but time. ``seconds`` an attempt may take, whatever the task's package states; 0: what it
+    states.
     """
+
+    SPARSE: ClassVar[frozenset[str]] = frozenset({"seconds"})
 
     agent: str
     model: str
     temperature: float
     max_turns: int
     context_tokens: int
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)

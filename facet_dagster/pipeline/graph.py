@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from facet_dagster.domain.ids import bucket_keys
 from facet_dagster.funnel import Stage, current
+from facet_dagster.pipeline import benchmarks
 from facet_dagster.pipeline.corpus import bucket_inputs, version_of
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import Settings
@@ -73,26 +74,42 @@ def seed_stages(settings: Settings) -> SeedStages:
     So results of all orders, pipelines and authors stand side by side, and none is computed twice.
     """
     author = (settings.author,) if settings.author else ()
+    screened = benchmarks.parts(settings)
     seed = Stage("seed", "1")
-    scenes = _scenario(settings, seed, author)
+    scenes = _scenario(settings, seed, (*author, *screened))
     base = (settings.base_image, settings.build_seconds, *author)
-    first = Stage("first_build", environment.FIRST_BUILD_VERSION, (seed, scenes), base)
+    told = (*scenes.under, f"base {settings.base_image}")
+    first = Stage("first_build", environment.FIRST_BUILD_VERSION, (seed, scenes), base, under=told)
     repairs = (settings.environment_repairs, settings.build_seconds, *author)
-    built = Stage("environment", environment.ENVIRONMENT_VERSION, (first, scenes), repairs)
-    draft = Stage("task_draft", task.DRAFT_VERSION, (built, scenes), (*_writing(settings), *author))
-    checked = Stage("first_validation", task.VALIDATION_VERSION, (draft, built, scenes), (settings.trial_seconds,))
+    told = (*told, f"{settings.environment_repairs} environment repairs")
+    built = Stage("environment", environment.ENVIRONMENT_VERSION, (first, scenes), repairs, under=told)
+    told = (*told, *_written(settings))
+    writing = (*_writing(settings), *author, *screened)
+    draft = Stage("task_draft", task.DRAFT_VERSION, (built, scenes), writing, under=told)
+    trials = (settings.trial_seconds,)
+    checked = Stage("first_validation", task.VALIDATION_VERSION, (draft, built, scenes), trials, under=told)
     limits = (settings.trial_seconds, settings.build_seconds)
-    final = Stage("task", task.VERSION, (checked, built, scenes), (settings.repair_rounds, *limits, *author))
+    told = (*told, f"{settings.repair_rounds} rounds")
+    rounds = (settings.repair_rounds, *limits, *author)
+    final = Stage("task", task.VERSION, (checked, built, scenes), rounds, under=told)
+    told = (*told, f"certificate {settings.certificate}")
     parts = (settings.repair_rounds, *limits, *_tried(settings), *author)
-    certificate = Stage("certificate", task.CERTIFICATE_VERSION, (final, scenes), parts)
+    certificate = Stage("certificate", task.CERTIFICATE_VERSION, (final, scenes), parts, under=told)
     return SeedStages(seed, scenes, first, built, draft, checked, final, certificate)
 
 
 def _scenario(settings: Settings, seed: Stage, author: tuple[object, ...]) -> Stage:
     """Both baselines start from one and the same brief."""
+    told = tuple(f"author {name}" for name in author)
     if settings.pipeline == "facet":
-        return Stage("scenario", scenario.VERSION, (seed,), author)
-    return Stage("scenario", brief.VERSION, (seed,), ("brief", *author))
+        return Stage("scenario", scenario.VERSION, (seed,), author, under=told)
+    return Stage("scenario", brief.VERSION, (seed,), ("brief", *author), under=(*told, "brief"))
+
+
+def _written(settings: Settings) -> tuple[str, ...]:
+    """``_writing`` for people."""
+    order = () if settings.pipeline == "recording" else (f"order {settings.order}",)
+    return (f"pipeline {settings.pipeline}", *order)
 
 
 def _writing(settings: Settings) -> tuple[object, ...]:
@@ -107,7 +124,12 @@ def _tried(settings: Settings) -> tuple[object, ...]:
     """What of the settings, and of the prompts that they ask for, a certificate depends on."""
     level = settings.certificate
     examined = (task.EXAMINE_VERSION,) if level != "basic" else ()
-    return (level, effort(settings), *examined, *((task.BLIND_VERSION,) if level == "strict" else ()))
+    return (
+        level,
+        effort(settings),
+        *examined,
+        *((task.BLIND_VERSION, task.REBUILD_VERSION) if level == "strict" else ()),
+    )
 
 
 def effort(settings: Settings) -> task.Effort:

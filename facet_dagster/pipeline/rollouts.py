@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from facet_dagster.domain.facts import ArtifactFact, AttemptFact, CheckFact, TrialFact
@@ -18,6 +19,7 @@ from facet_dagster.domain.trial import read_checks
 from facet_dagster.errors import ConfigError, InvariantError, SandboxError
 from facet_dagster.funnel import Compute, Outcome, Stage
 from facet_dagster.pipeline.graph import seed_stages
+from facet_dagster.pipeline.quarantine import barred
 from facet_dagster.pipeline.tasks import value
 from facet_dagster.ports import ArtifactStore, Harness, Ledger, Order, TokenCounter
 from facet_dagster.settings import Settings
@@ -50,7 +52,7 @@ def protocol_of(settings: Settings) -> RolloutProtocol:
 def rollout_stages(settings: Settings, tokenizer: str) -> RolloutStages:
     """``tokenizer`` is the name of what counts tokens."""
     parts = (protocol_of(settings), settings.attempts)
-    made = Stage("rollouts", VERSION, (seed_stages(settings).certificate,), parts)
+    made = Stage("rollouts", VERSION, (seed_stages(settings).certificate,), parts, barred=barred)
     judged = Stage("trajectories", rollouts_.VERSION, (made,), (tokenizer, settings.trajectory_tokens))
     return RolloutStages(made, judged)
 
@@ -58,14 +60,24 @@ def rollout_stages(settings: Settings, tokenizer: str) -> RolloutStages:
 class Jobs:
     """Gathers keys that are claimed at about the same time into one job of the harness.
 
-    Each attempt goes to the ledger as soon as it ends, so that a killed run has lost only what was in flight.
+    Each attempt goes to the ledger, under ``stage``, as soon as it ends, so that a killed run has lost only what was
+    in flight. ``write`` puts a package into a folder; without it a package is an archive in the store.
     """
 
     def __init__(
-        self, harness: Harness, protocol: RolloutProtocol, attempts: int, ledger: Ledger, store: ArtifactStore
+        self,
+        harness: Harness,
+        protocol: RolloutProtocol,
+        attempts: int,
+        ledger: Ledger,
+        store: ArtifactStore,
+        *,
+        stage: str = "rollouts",
+        write: Callable[[str, Path], None] | None = None,
     ):
         self._harness, self._protocol, self._attempts = harness, protocol, attempts
-        self._ledger, self._store = ledger, store
+        self._ledger, self._store, self._stage = ledger, store, stage
+        self._write = write or self._export
         self._waiting: dict[str, tuple[str, Future[list[Attempt]]]] = {}
         self._guard, self._busy = threading.Condition(), False
 
@@ -112,15 +124,17 @@ class Jobs:
 
     def _order(self, key: str, package: str) -> Order | None:
         missing = self._attempts - len(self._made(key, package))
-        data = self._store.get(package)
-        return Order(key, partial(export, data), missing) if missing > 0 else None
+        return Order(key, partial(self._write, package), missing) if missing > 0 else None
+
+    def _export(self, package: str, folder: Path) -> None:
+        export(self._store.get(package), folder)
 
     def _kind(self, package: str) -> str:
         return f"rollout.{digest([package, self._protocol])[:32]}"
 
     def _made(self, key: str, package: str) -> list[Attempt]:
         kind = self._kind(package)
-        found = [fact for fact in self._ledger.find(AttemptFact, stage="rollouts", key=key) if fact.kind == kind]
+        found = [fact for fact in self._ledger.find(AttemptFact, stage=self._stage, key=key) if fact.kind == kind]
         stored = [Attempt.model_validate_json(self._store.get(fact.artifact)) for fact in found if fact.artifact]
         return sorted(stored, key=lambda attempt: attempt.number)
 
@@ -139,9 +153,9 @@ class Jobs:
         data = to_json(attempt).encode()
         sha = self._store.put(data)
         trial = TrialFact(
-            stage="rollouts",
+            stage=self._stage,
             key=key,
-            kind=f"{self._protocol.agent}:{self._protocol.model}",
+            kind=f"{self._protocol.agent}:{self._protocol.model}" if self._stage == "rollouts" else self._kind(package),
             draft=package,
             round=0,
             repeat=attempt.number,
@@ -153,7 +167,7 @@ class Jobs:
             [
                 ArtifactFact(sha256=sha, kind="rollout", size=len(data)),
                 AttemptFact(
-                    stage="rollouts",
+                    stage=self._stage,
                     key=key,
                     kind=self._kind(package),
                     round=attempt.number,

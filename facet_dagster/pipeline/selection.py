@@ -72,6 +72,13 @@ def seed_selection(
     return compute
 
 
+def unused(settings: Settings, ledger: Ledger, store: ArtifactStore) -> int:
+    """How many pairs that the judge accepted are in no seed yet."""
+    used = {candidate for (candidate,) in ledger.values(SeedFact, "candidate")}
+    judged = judged_candidates(settings, ledger, store)
+    return sum(item.rejection is None and item.candidate.id not in used for item in judged)
+
+
 def _history(taken: Sequence[SeedFact], judged: Mapping[str, JudgedCandidate]) -> selecting.History:
     works = [judged[fact.candidate].reply for fact in taken if fact.candidate in judged]
     return selecting.History(

@@ -311,9 +311,9 @@ def judged_candidates(settings: Settings, ledger: Ledger, store: ArtifactStore) 
     return [pairs[ident] for ident in sorted(pairs)]
 
 
-def batch_keys(ledger: Ledger, batch: str) -> list[str]:
-    """Seed keys of a batch, sorted. Raises ConfigError when there is none."""
+def batch_keys(ledger: Ledger, batch: str, *, may_be_empty: bool = False) -> list[str]:
+    """Seed keys of a batch, sorted. Raises ConfigError when there is none, unless it ``may_be_empty``."""
     keys = sorted(fact.key for fact in ledger.find(SeedFact, batch=batch))
-    if not keys:
+    if not keys and not may_be_empty:
         raise ConfigError(f"Batch {batch} holds no seed: materialize seed_selection for it first")
     return keys

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
 from pydantic import BaseModel
 
 from facet_dagster.domain.environment import BuildAttempt, Environment, EnvironmentRepairReply, FileEdit
 from facet_dagster.domain.facts import SeedFact
+from facet_dagster.domain.outcome import Reason
 from facet_dagster.domain.scenario import Scenario, Seed
 from facet_dagster.domain.skill import Skill
 from facet_dagster.domain.task import Draft, Task
 from facet_dagster.errors import ConfigError, InvariantError
 from facet_dagster.funnel import Compute, Outcome, Stage, current
+from facet_dagster.pipeline.benchmarks import screen
 from facet_dagster.pipeline.graph import effort, seed_stages
 from facet_dagster.pipeline.skills import kept_skills
 from facet_dagster.ports import LLM, ArtifactStore, Ledger, Sandbox
@@ -60,11 +63,16 @@ def seed(*, ledger: Ledger) -> Compute:
 
 
 def scenario(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM) -> Compute:
-    """Seed key -> Scenario: the five modules (paper, section 3.2), or the brief of a baseline."""
-    kept = kept_skills(settings, ledger, store)
+    """Seed key -> Scenario: the five modules (paper, section 3.2), or the brief of a baseline.
+
+    A seed whose sentence repeats a benchmark is refused before anything is asked.
+    """
+    kept, refusal = kept_skills(settings, ledger, store), screen(settings)
 
     def compute(key: str) -> Outcome:
         found = _seed(key, ledger)
+        if refusal and (refused := refusal(Reason.SEED_CONTAMINATED, key, found.scenario)):
+            return Outcome(rejection=refused)
         first, second = (_skill(kept, ident) for ident in found.skills)
         if settings.pipeline != "facet":
             return brief(found, first, second, llm=llm)
@@ -116,8 +124,11 @@ def environment(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm
 
 
 def task_draft(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm: LLM, sandbox: Sandbox) -> Compute:
-    """Seed key -> Draft: instruction, solution and verifier on one e0, as order and pipeline say."""
-    graph = seed_stages(settings)
+    """Seed key -> Draft: instruction, solution and verifier on one e0, as order and pipeline say.
+
+    One whose instruction repeats a benchmark is refused as soon as the instruction is there.
+    """
+    graph, refusal = seed_stages(settings), screen(settings)
 
     def compute(key: str) -> Outcome:
         return tasks.draft(
@@ -129,6 +140,7 @@ def task_draft(settings: Settings, *, ledger: Ledger, store: ArtifactStore, llm:
             write=_strategy(settings, sandbox),
             order="" if settings.order == "forward" else settings.order,
             pipeline="" if settings.pipeline == "facet" else settings.pipeline,
+            refusal=partial(refusal, Reason.TASK_CONTAMINATED, key) if refusal else None,
         )
 
     return compute

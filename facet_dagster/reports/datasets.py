@@ -1,38 +1,32 @@
-"""Training sets in a folder: JSONL and Parquet, a manifest, a card; written aside and renamed when whole."""
+"""Training sets in a folder: chosen, split, written aside and renamed when whole."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import polars as pl
-
+from facet_dagster.domain.dataset import Manifest, NearMissRow, SftRow
 from facet_dagster.domain.facts import SeedFact, SkillFact
-from facet_dagster.domain.ids import digest
-from facet_dagster.domain.rollout import RolloutProtocol
 from facet_dagster.domain.scenario import Scenario
 from facet_dagster.errors import ConfigError
 from facet_dagster.pipeline.graph import seed_stages
 from facet_dagster.pipeline.rollouts import protocol_of
 from facet_dagster.pipeline.tasks import value
-from facet_dagster.ports import ArtifactStore, Ledger
+from facet_dagster.ports import ArtifactStore, Embedder, Ledger
+from facet_dagster.reports.exports.aside import aside
+from facet_dagster.reports.exports.chosen import choose, split
+from facet_dagster.reports.exports.folder import data_name, finish, write_rows
+from facet_dagster.reports.exports.manifest import manifest_of, record
 from facet_dagster.reports.rollouts import Judgement, judgements, near_miss
 from facet_dagster.settings import Settings
 from facet_dagster.stages.rollout import conversation, near_miss_row, sft_row
 from facet_dagster.stages.rollout.select import select
 
 Kind = Literal["sft", "near-miss"]
-DATA = "data/train-00000-of-00001"
-_WHAT = {
-    "sft": "Successful trajectories of an agent on execution-validated terminal tasks, for supervised fine-tuning.",
-    "near-miss": "Failed trajectories that missed one or two checks, with what every check said.",
-}
+DATA = data_name("train", "parquet").removesuffix(".parquet")
+MODELS: Mapping[Kind, type[SftRow]] = {"sft": SftRow, "near-miss": NearMissRow}
 
 
 def dataset(
@@ -46,25 +40,46 @@ def dataset(
     batch: str = "",
     limit: int = 0,
     per_skill: int = 0,
+    embedder: Embedder | None = None,
 ) -> dict[str, Any]:
-    """Write ``folder``, replacing an older one, and return its manifest. Raises ConfigError when no row is left."""
-    found = judgements(settings, tokenizer, ledger, store, batch)
-    rows = [_row(kind, one, settings, ledger, store) for one in found if _wanted(kind, one)]
+    """Write ``folder``, replacing an older one, and return its manifest. Raises ConfigError when no row is left.
+
+    ``embedder`` also compares what tasks mean with the benchmarks that the settings name.
+    """
+    found = [one for one in judgements(settings, tokenizer, ledger, store, batch) if _wanted(kind, one)]
+    if not found:
+        raise ConfigError(f"There is no row for {kind}: `facet rollouts` says what came of the attempts")
+    choice = choose(settings, ledger, store, batch=batch, embedder=embedder)
+    behind = Counter("an attempt on a task that is left out" for one in found if one.seed not in choice.keys)
+    rows = [_row(kind, one, settings, ledger, store) for one in found if one.seed in choice.keys]
     chosen, left = select(rows, limit=limit, per_skill=per_skill) if kind == "sft" else (rows, dict[str, int]())
     if not chosen:
-        raise ConfigError(f"There is no row for {kind}: `facet rollouts` says what came of the attempts")
-    text = "".join(json.dumps(row, ensure_ascii=False, sort_keys=True) + "\n" for row in chosen)
-    manifest = _manifest(kind, chosen, left, protocol_of(settings), settings, tokenizer)
-    with _aside(folder) as part:
-        (part / "data").mkdir()
-        (part / f"{DATA}.jsonl").write_text(text, encoding="utf-8")
-        pl.DataFrame(list(chosen), infer_schema_length=None).write_parquet(part / f"{DATA}.parquet")
-        manifest["files"] = {
-            path.relative_to(part).as_posix(): digest(path.read_bytes()) for path in sorted((part / "data").iterdir())
-        }
-        (part / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        (part / "README.md").write_text(_card(kind, manifest), encoding="utf-8")
-    return manifest
+        raise ConfigError(f"No row is left for {kind}: {dict(behind) | left}, {_why(choice.left)}")
+    splits, sides = split({str(row["task"]) for row in chosen}, choice, settings)
+    with aside(folder) as part:
+        files = write_rows(part, chosen, sides, MODELS[kind])
+        more = _about_rows(chosen, settings, tokenizer)
+        counts = {**left, **behind}
+        manifest = manifest_of(kind, chosen, files, choice, splits, settings, left=counts, more=more)
+        finish(part, manifest, MODELS[kind])
+    _record(manifest, chosen, found, ledger, store)
+    return manifest.model_dump(mode="json")
+
+
+def _why(left: Sequence[Any]) -> str:
+    return "; ".join(one.what for one in left[:3]) or "no task is left out"
+
+
+def _record(
+    manifest: Manifest,
+    rows: Sequence[Mapping[str, Any]],
+    found: Sequence[Judgement],
+    ledger: Ledger,
+    store: ArtifactStore,
+) -> None:
+    used = {row["id"] for row in rows}
+    names = {f"{one.seed}-{one.attempt.number}": one.attempt.trajectory for one in found}
+    record(manifest, [sha for name, sha in names.items() if name in used], ledger, store)
 
 
 def _wanted(kind: Kind, one: Judgement) -> bool:
@@ -88,83 +103,11 @@ def _row(kind: Kind, one: Judgement, settings: Settings, ledger: Ledger, store: 
     return make(one.seed, one.attempt, one.judged, said, protocol_of(settings), about)
 
 
-def _manifest(
-    kind: Kind,
-    rows: Sequence[Mapping[str, Any]],
-    left: Mapping[str, int],
-    protocol: RolloutProtocol,
-    settings: Settings,
-    tokenizer: str,
-) -> dict[str, Any]:
+def _about_rows(rows: Sequence[Mapping[str, Any]], settings: Settings, tokenizer: str) -> dict[str, Any]:
     tokens = [int(row["tokens"]) for row in rows]
     return {
-        "kind": kind,
-        "rows": len(rows),
-        "tasks": len({row["task"] for row in rows}),
-        "left_out": dict(left),
-        "protocol": protocol.model_dump(mode="json") | {"attempts": settings.attempts},
+        "protocol": protocol_of(settings).model_dump(mode="json") | {"attempts": settings.attempts},
         "tokenizer": tokenizer,
         "longest": settings.trajectory_tokens,
         "tokens": {"in_all": sum(tokens), "least": min(tokens), "most": max(tokens)},
-        "families": dict(Counter(row["family"] for row in rows).most_common()),
-        "licences": dict(Counter(name for row in rows for name in row["licences"]).most_common()),
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def _card(kind: Kind, manifest: Mapping[str, Any]) -> str:
-    licences = "\n".join(f"- {name}: {count} rows" for name, count in manifest["licences"].items())
-    families = "\n".join(f"- {name}: {count}" for name, count in manifest["families"].items())
-    tokens = manifest["tokens"]
-    protocol = ", ".join(f"{name} {value_}" for name, value_ in manifest["protocol"].items())
-    return f"""---
-configs:
-- config_name: default
-  data_files:
-  - split: train
-    path: {DATA}.parquet
----
-
-# {kind}
-
-{_WHAT[kind]}
-
-{manifest["rows"]} rows on {manifest["tasks"]} tasks. Made with {protocol}.
-Tokens are counted by {manifest["tokenizer"]}: {tokens["in_all"]} in all, at most {tokens["most"]} in one row.
-
-`messages` holds each conversation as it was written, `train` says on which messages a loss is taken, `conversations`
-is the same in ShareGPT form. Every task stems from two public skills: what their licences demand holds for these rows.
-
-## Licences of the skills
-
-{licences}
-
-## Families of the tasks
-
-{families}
-"""
-
-
-class _aside:  # noqa: N801 - used like a function
-    """A folder beside ``folder`` that takes its place when the block ends well, and is removed when it does not."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._part = folder.with_name(f".{folder.name}.part-{os.getpid()}")
-
-    def __enter__(self) -> Path:
-        if self._folder.exists() and not (self._folder / "manifest.json").is_file():
-            raise ConfigError(f"{self._folder} is there and is no dataset of ours: name another folder, or remove it")
-        shutil.rmtree(self._part, ignore_errors=True)
-        self._part.mkdir(parents=True)
-        return self._part
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            old = self._folder.with_name(f".{self._folder.name}.old-{os.getpid()}")
-            if self._folder.exists():
-                self._folder.rename(old)
-            self._part.rename(self._folder)
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            shutil.rmtree(self._part, ignore_errors=True)

@@ -48,14 +48,16 @@ IDENTITIES = (
 )
 
 
-def funnel(settings: Settings, ledger: Ledger, store: ArtifactStore, batch: str = "") -> Funnel:
-    """Counts over the current results; ``batch`` limits the seeds.
+def funnel(
+    settings: Settings, ledger: Ledger, store: ArtifactStore, batch: str = "", memo: Memo | None = None
+) -> Funnel:
+    """Counts over the current results; ``batch`` limits the seeds. ``memo``: results of theirs that are known already.
 
     Raises InvariantError when an identity of Table 5 does not hold.
     """
     report = Funnel(
         batch=batch,
-        rows=(*_skill_rows(settings, ledger, store), *_seed_rows(settings, ledger, batch)),
+        rows=(*_skill_rows(settings, ledger, store), *_seed_rows(settings, ledger, batch, memo)),
     )
     for whole, *parts in IDENTITIES:
         if report.count(whole) != sum(report.count(part) for part in parts):
@@ -77,7 +79,7 @@ def _skill_rows(settings: Settings, ledger: Ledger, store: ArtifactStore) -> lis
     refused = Counter(str(item.rejection.reason) for item in judged if item.rejection)
     hypotheses = current(skill_stages(settings, ledger).scenario_hypotheses, bucket_keys(), ledger).values()
     return [
-        Row(name="collected", label="Skills collected", count=len(ledger.find(RawSkillFact))),
+        Row(name="collected", label="Skills collected", count=len(ledger.values(RawSkillFact, "skill"))),
         Row(name="skills", label="Skills kept", count=_count(items, "skill"), of="collected", losses=dropped),
         Row(
             name="hypotheses",
@@ -99,9 +101,9 @@ def _count(items: Iterable[object], attribute: str) -> int:
     return sum(getattr(item, attribute) is not None for item in items)
 
 
-def _seed_rows(settings: Settings, ledger: Ledger, batch: str) -> list[Row]:
+def _seed_rows(settings: Settings, ledger: Ledger, batch: str, memo: Memo | None) -> list[Row]:
     keys = sorted(fact.key for fact in ledger.find(SeedFact) if batch in ("", fact.batch))
-    memo = Memo()
+    memo = Memo() if memo is None else memo
     results = {stage.name: current(stage, keys, ledger, memo) for stage in seed_stages(settings)}
     seeds = Row(name="seeds", label="Scenario-skill seeds", count=len(keys))
     return [seeds, *_environment_rows(results), *_task_rows(results, settings.certificate)]

@@ -69,3 +69,8 @@ def published(kind: str, settings: Settings) -> Published | None:
     if kind == "pipelines":
         return _PIPELINES[settings.pipeline]
     return _ORDERS[settings.order] if settings.pipeline == "facet" else None
+
+
+def printed(kind: str) -> tuple[Published, ...]:
+    """All arms of this ``kind`` (orders or pipelines) that the paper prints."""
+    return tuple((_PIPELINES if kind == "pipelines" else _ORDERS).values())

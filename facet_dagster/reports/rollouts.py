@@ -67,11 +67,16 @@ class Judgement(Value):
 
 
 def judgements(
-    settings: Settings, tokenizer: str, ledger: Ledger, store: ArtifactStore, batch: str = ""
+    settings: Settings,
+    tokenizer: str,
+    ledger: Ledger,
+    store: ArtifactStore,
+    batch: str = "",
+    memo: Memo | None = None,
 ) -> Iterator[Judgement]:
-    """Every current attempt, by seed and number."""
+    """Every current attempt, by seed and number. ``memo``: results of these seeds that are known already."""
     keys = sorted(fact.key for fact in ledger.find(SeedFact) if batch in ("", fact.batch))
-    stages, memo = rollout_stages(settings, tokenizer), Memo()
+    stages, memo = rollout_stages(settings, tokenizer), Memo() if memo is None else memo
     made, judged = (current(stage, keys, ledger, memo) for stage in stages)
     for key in keys:
         if key in judged and (sha := judged[key].output) and (of := made[key].output):

@@ -1,4 +1,4 @@
-"""Shares and paired differences with their intervals and tests; everything at 95 %."""
+"""Shares and paired differences with their intervals and tests; at 95 % where nothing else is said."""
 
 from __future__ import annotations
 
@@ -36,6 +36,14 @@ class Paired(Value):
     p: float | None
 
 
+class Difference(Value):
+    """One share minus another of other subjects; the bounds are Newcombe's (1998, method 10: from Wilson intervals)."""
+
+    difference: float
+    low: float
+    high: float
+
+
 def rate(count: int, of: int) -> Rate:
     """A share with its Wilson interval."""
     if not of:
@@ -62,10 +70,23 @@ def paired(first: Sequence[bool], second: Sequence[bool]) -> Paired:
     )
 
 
-def _wilson(count: int, of: int) -> tuple[float, float]:
+def difference(count: int, of: int, before: int, of_before: int, confidence: float = 0.95) -> Difference | None:
+    """``count`` of ``of`` minus ``before`` of ``of_before``; None where one of them has no subjects."""
+    if not of or not of_before:
+        return None
+    now, then = count / of, before / of_before
+    (low1, high1), (low2, high2) = _wilson(count, of, confidence), _wilson(before, of_before, confidence)
+    return Difference(
+        difference=now - then,
+        low=now - then - sqrt((now - low1) ** 2 + (high2 - then) ** 2),
+        high=now - then + sqrt((high1 - now) ** 2 + (then - low2) ** 2),
+    )
+
+
+def _wilson(count: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
     from scipy.stats import binomtest  # half a second, which other commands should not wait for
 
-    interval = binomtest(count, of).proportion_ci(confidence_level=0.95, method="wilson")
+    interval = binomtest(count, of).proportion_ci(confidence_level=confidence, method="wilson")
     return float(interval.low), float(interval.high)
 
 

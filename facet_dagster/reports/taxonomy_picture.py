@@ -25,15 +25,21 @@ STABLE = {"Date": None}  # no time in the file: the same skills give the same by
 
 def draw(found: Taxonomy, paths: Sequence[Path]) -> None:
     """One picture in each of the formats that the paths end in. Raises OSError."""
+    figure = figure_of(found)
+    with rc_context({"svg.hashsalt": "taxonomy"}):
+        for path in paths:
+            figure.savefig(path, dpi=120, metadata=STABLE if path.suffix == ".svg" else None)
+
+
+def figure_of(found: Taxonomy) -> Figure:
+    """Families above, categories below."""
     figure = Figure(figsize=INCHES, layout="constrained")
     above, below = figure.subplots(2, 1, height_ratios=[1, 6])
     _bars(above, found.families)
     _bars(below, found.categories)
     figure.suptitle(f"{found.skills:,} skills by family and category")
     below.set_xlabel("share of all skills, %; the mark is the paper's (71,341 skills; four categories have none)")
-    with rc_context({"svg.hashsalt": "taxonomy"}):
-        for path in paths:
-            figure.savefig(path, dpi=120, metadata=STABLE if path.suffix == ".svg" else None)
+    return figure
 
 
 def _bars(axes: Any, lines: Sequence[Line]) -> None:

@@ -52,6 +52,7 @@ class _Pages:
     def __init__(self, settings: Settings, ledger: Ledger, store: ArtifactStore) -> None:
         self._settings, self._ledger, self._store = settings, ledger, store
         self._index = Index(lambda: load(settings, ledger))
+        self._index.warm()
         self._templates = Environment(
             loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )

@@ -7,22 +7,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from facet_dagster.domain.facts import SeedFact
+from facet_dagster.domain.facts import AuditFact, SeedFact
 from facet_dagster.domain.outcome import Value
+from facet_dagster.pipeline.quarantine import quarantined
 from facet_dagster.ports import Ledger
 from facet_dagster.reports.seeds import SeedLine, seeds
 from facet_dagster.settings import Settings
 
 KEEP_SECONDS = 10.0
 PAGE = 100
-FIELDS = ("verdict", "stage", "reason", "family", "batch")
+FIELDS = ("verdict", "stage", "reason", "family", "batch", "people")
 
 
 class Listed(Value):
-    """A line with the skills of the seed."""
+    """A line with the skills of the seed, and what people said of it: quarantined, audited ok, defect."""
 
     line: SeedLine
     skills: tuple[str, str]
+    people: tuple[str, ...] = ()
 
 
 class Page(Value):
@@ -36,13 +38,13 @@ class Page(Value):
 
 
 class Index:
-    """All seeds as the ledger has them, at most KEEP_SECONDS old while nobody waits: an old list is shown at once and
-    made anew beside it."""
+    """All seeds as the ledger had them some seconds ago: an old list is shown at once and made anew beside it, at most
+    a tenth of the time."""
 
     def __init__(self, load: Callable[[], list[Listed]]) -> None:
         self._load, self._guard, self._making = load, threading.Lock(), False
         self._lines, self._counts = list[Listed](), dict[str, dict[str, int]]()
-        self._made = 0.0
+        self._made, self._keep = 0.0, KEEP_SECONDS
 
     def page(self, wanted: Mapping[str, str]) -> Page:
         """Filters: the FIELDS (equal), ``skill`` and ``id`` (beginnings), ``from`` and ``to`` (days, yymmdd)."""
@@ -63,18 +65,24 @@ class Index:
         with self._guard:
             if not self._made:
                 self._make()
-            elif time.monotonic() - self._made > KEEP_SECONDS and not self._making:
+            elif time.monotonic() - self._made > self._keep and not self._making:
                 self._making = True
                 threading.Thread(target=self._make_beside, daemon=True).start()
             return self._lines, self._counts
 
     def _make_beside(self) -> None:
         try:
+            began = time.monotonic()
             lines = self._load()
             with self._guard:
                 self._take(lines)
+                self._keep = max(KEEP_SECONDS, 10 * (self._made - began))
         finally:
             self._making = False
+
+    def warm(self) -> None:
+        """Make the first list beside whoever serves, so that nobody waits for it."""
+        threading.Thread(target=self._current, daemon=True).start()
 
     def _make(self) -> None:
         self._take(self._load())
@@ -90,12 +98,24 @@ class Index:
 def load(settings: Settings, ledger: Ledger) -> list[Listed]:
     """Every seed, the latest day first."""
     skills = {fact.key: (fact.first, fact.second) for fact in ledger.find(SeedFact)}
-    return [Listed(line=line, skills=skills[line.key]) for line in reversed(seeds(settings, ledger))]
+    said = people(ledger)
+    lines = reversed(seeds(settings, ledger))
+    return [Listed(line=line, skills=skills[line.key], people=tuple(said.get(line.key, ()))) for line in lines]
+
+
+def people(ledger: Ledger) -> dict[str, list[str]]:
+    """Seed -> what people, or checks, said of it last."""
+    found = {key: ["quarantined"] for key in quarantined(ledger)}
+    for key, ok in dict(ledger.values(AuditFact, "key", "ok")).items():
+        found.setdefault(key, []).append("audited ok" if ok else "defect")
+    return found
 
 
 def values(one: Listed, field: str) -> tuple[str, ...]:
     if field == "family":
         return tuple(dict.fromkeys(one.line.families))
+    if field == "people":
+        return one.people
     return (str(getattr(one.line, field)),)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from facet_dagster.stages.task.render import checks_module, markdown, script
 
 V = TypeVar("V", bound=BaseModel)
 SHOWN = 20_000  # characters of one text
+DIFFED = 4_000  # of each side of an edit: to compare takes the square of it
 
 
 class Matrix(Value):
@@ -31,13 +33,18 @@ class Matrix(Value):
 
 
 class Edit(Value):
-    """An edit of a repair: ``find`` and ``replace`` of one target."""
+    """An edit of a repair: ``find`` and ``replace`` of one target; ``diff`` are its lines, each with its mark."""
 
     round: int
     component: str
     target: str
     find: str
     replace: str
+
+    @property
+    def diff(self) -> list[str]:
+        lines = difflib.ndiff(self.find[:DIFFED].splitlines(), self.replace[:DIFFED].splitlines())
+        return [line for line in lines if line[:1] != "?"]
 
 
 class Story(Value):

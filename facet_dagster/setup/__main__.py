@@ -1,4 +1,4 @@
-"""`python3 -m facet_dagster.setup [--with second-base,harbor,browser]`; standard library only at import."""
+"""`python3 -m facet_dagster.setup [--with second-base,harbor,browser,trainer]`; standard library only at import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from facet_dagster.setup.errors import SetupError
 from facet_dagster.setup.lock import clean_freeze
 from facet_dagster.setup.paths import Places, process_env, write_aside
 
-EXTRAS = ("second-base", "harbor", "browser")
+EXTRAS = ("second-base", "harbor", "browser", "trainer")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

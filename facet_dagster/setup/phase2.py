@@ -13,6 +13,7 @@ from facet_dagster.setup.images import DEFAULT_BASE, SECOND_BASE, BaseImageStep
 from facet_dagster.setup.paths import Places
 from facet_dagster.setup.project import ProjectStep, torch_line
 from facet_dagster.setup.steps import Step, run_steps
+from facet_dagster.setup.trainer import TrainerStep
 
 
 def steps(places: Places, extras: AbstractSet[str]) -> list[Step]:
@@ -24,6 +25,8 @@ def steps(places: Places, extras: AbstractSet[str]) -> list[Step]:
         chosen.append(HarborStep(places))
     if "browser" in extras:
         chosen.append(BrowserStep(places))
+    if "trainer" in extras:
+        chosen.append(TrainerStep(places))
     return chosen
 
 

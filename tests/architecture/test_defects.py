@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "defects.md"
 OPEN = "**open**"
 NONE = "Does not apply"
-FOLDERS = ("facet_dagster", "facet_harbor", "assets", "resources", "sensors", "tests", "benchmarks")
+FOLDERS = ("facet_dagster", "facet_harbor", "facet_trainer", "assets", "resources", "sensors", "tests", "benchmarks")
 # Found by their base class or their caller's convention, and what its user is still to come for.
 LISTS = ("facet_dagster/adapters/ledger_tables.py", "facet_dagster/adapters/migrations/", "tests/", "benchmarks/")
 COMING: frozenset[str] = frozenset()
@@ -80,9 +80,10 @@ def test_open_rows_are_listed_as_open_and_nowhere_as_done() -> None:
     text = PAGE.read_text(encoding="utf-8")
     listed = re.search(r"^Open: (.*)\.$", text, re.MULTILINE)
     assert listed
-    assert listed[1].split(", ") == [row.number for row in ROWS if row.prevention.startswith(OPEN)]
+    still = [row.number for row in ROWS if row.prevention.startswith(OPEN)]
+    assert listed[1] == (", ".join(still) or "none")
     outside = [line for line in text.splitlines() if not line.startswith("| D-")]
-    assert re.findall(r"D-\d+", " ".join(outside)) == listed[1].split(", ")
+    assert re.findall(r"D-\d+", " ".join(outside)) == still
 
 
 def test_nothing_is_defined_and_never_used() -> None:

@@ -24,7 +24,7 @@ from facet_dagster.domain.facts import (
     TrialFact,
 )
 from facet_dagster.domain.outcome import Reason, StageResult, Verdict, reject
-from facet_dagster.errors import InvariantError
+from facet_dagster.errors import Held, InvariantError
 from facet_dagster.ports import Ledger
 
 
@@ -300,3 +300,14 @@ def test_plain_values_of_some_columns_come_in_the_order_of_appending(ledger: Led
     assert ledger.values(ArtifactFact, "kind", "size") == [("note", 3), ("other", 1), ("note", 2)]
     assert ledger.values(ArtifactFact, "size", size=[2, 3]) == [(3,), (2,)]
     assert ledger.values(TrialFact, "key") == []
+
+
+def test_a_claim_that_is_not_waited_for_is_refused_while_it_is_held(ledger: Ledger) -> None:
+    def ask() -> bool:
+        with ledger.claim("night", wait=False):
+            return True
+
+    with ledger.claim("night"), ThreadPoolExecutor(1) as pool, pytest.raises(Held):
+        pool.submit(ask).result(timeout=60)
+    assert ask()
+    assert ask()

@@ -24,7 +24,14 @@ FUNNEL = (
     "certificate",
     "rollouts",
     "trajectories",
+    "sft_dataset",
     "funnel_report",
+    "yields",
+    "release_health",
+    "release",
+    "rejected_tasks",
+    "report",
+    "evaluation",
 )
 SEED_ASSETS = FUNNEL[5:15]
 BUCKET_ASSETS = FUNNEL[:4]
@@ -65,11 +72,3 @@ def test_every_partitioned_stage_has_the_accepted_check_and_a_code_version(graph
     assert {key.name for key in node(graph, name).check_keys} == {"accepted"} | whole.get(name, set())
     assert node(graph, name).code_version
     assert node(graph, name).description
-
-
-def test_the_nightly_schedule_names_its_batch_after_the_night() -> None:
-    schedule = defs.resolve_schedule_def("nightly")
-    context = dg.build_schedule_context(scheduled_execution_time=__import__("datetime").datetime(2030, 1, 31, 2))
-    request = schedule.evaluate_tick(context).run_requests[0]
-    assert request.run_key == "300131"
-    assert request.run_config["ops"]["synthesise"]["config"]["batch"] == "300131"

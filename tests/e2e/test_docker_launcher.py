@@ -197,9 +197,10 @@ def test_what_is_typed_into_the_web_ui_reaches_no_path(
     """A batch, a partition and a resource's folder by the names of files outside."""
     outside = home.home.parent / "escaped"
     up = f"{'../' * 12}{str(outside).lstrip('/')}"
+    selector = '{repositoryName: "__repository__", repositoryLocationName: "facet_dagster"}'
     added = ui.query(
-        """mutation($key: String!) { addDynamicPartition(partitionsDefName: "seed", partitionKey: $key, repositorySelector:
-        {repositoryName: "__repository__", repositoryLocationName: "facet_dagster"}) { __typename } }""",
+        'mutation($key: String!) { addDynamicPartition(partitionsDefName: "seed", partitionKey: $key, '
+        f"repositorySelector: {selector}) {{ __typename }} }}",
         key=up,
     )
     assert added["addDynamicPartition"]["__typename"] == "AddDynamicPartitionSuccess"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from facet_dagster.adapters.sandbox_contract import SUBJECT, built, shell
 from facet_dagster.domain.trial import Limits
 from facet_dagster.errors import SandboxError
 from facet_dagster.ports import BuildFailed
-from tests.fixtures.engines import BASE, MIB, PrivateEngine, connect, hostile, private_engine, processes
+from tests.fixtures.engines import BASE, MIB, PrivateEngine, connect, eventually, hostile, private_engine, processes
 
 pytestmark = pytest.mark.docker
 FILL = "i=0; while true; do head -c 4000000 /dev/zero > /fill$i; i=$((i+1)); done"
@@ -142,10 +141,3 @@ def lost(engine: PrivateEngine, how: str, program: str) -> Iterator[Callable[[],
 
     yield lose
     engine.start()
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

@@ -83,7 +83,7 @@ def test_a_package_carries_what_its_certificate_needs(archive: bytes) -> None:
     }
     stored = json.loads(files["certificate.json"].data)
     kinds = {probe["kind"] for probe in stored["probes"]}
-    assert {"reseeded", "stale", "semantic", "second", "blind"} <= kinds
+    assert {"reseeded", "stale", "semantic", "second", "blind", "rebuilt"} <= kinds
     carried, replies = read_carried(package_of(archive))
     assert (carried.environment.e0, carried.draft.verifier) == (None, example.VERIFIER)
     assert (list(replies.second), replies.blind) == (["S1"], example.VERIFIER)
@@ -95,7 +95,17 @@ def test_the_certificate_agrees_with_itself_without_ledger_and_model(folder: Pat
     found = json.loads(text)
     assert (found["differences"], found["rejection"], found["level"]) == ([], None, "strict")
     ids = {probe["id"] for probe in found["probes"]}
-    assert {"oracle/3", "twice/1", "attack/forged", "reseeded/1", CRASH, "S1", "blind/solution", "blind/S1"} <= ids
+    assert {
+        "oracle/3",
+        "twice/1",
+        "attack/forged",
+        "reseeded/1",
+        CRASH,
+        "S1",
+        "blind/solution",
+        "blind/S1",
+        "rebuilt/1",
+    } <= ids
     assert not (tmp_path / "home" / "postgres").exists()
 
 

@@ -184,6 +184,7 @@ def test_the_hardening_of_a_trial(shelf: Shelf) -> None:
         (EMPTY, "oracle", f"Seed {EMPTY} has no solution yet"),
         (GOOD, "failed", f"No validation of seed {GOOD} failed"),
     ],
+    ids=["unknown", "ambiguous", "pair", "no-environment", "lost", "empty", "none-failed"],
 )
 def test_what_cannot_be_opened_is_one_sentence(shelf: Shelf, ident: str, name: StateName, says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):

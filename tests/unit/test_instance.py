@@ -65,6 +65,14 @@ def test_a_folder_of_secrets_that_is_none_is_named(monkeypatch: pytest.MonkeyPat
         load_settings()
 
 
+def test_a_secret_that_cannot_be_read_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = secrets(tmp_path / "secrets")
+    (folder / "facet_api_key").write_bytes(b"\xff\xfe")
+    monkeypatch.setenv("FACET_SECRETS", str(folder))
+    with pytest.raises(ConfigError, match=r"cannot be read .*FACET_SECRETS"):
+        load_settings()
+
+
 def test_the_url_of_a_server_is_in_the_environment_alone(tmp_path: Path) -> None:
     url = SERVER.replace("facet@", "facet:secret@")
     found = instance_environment(Settings(home=tmp_path, postgres_url=url), url, {"PYTHONPATH": "/x"})

@@ -9,11 +9,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from facet_dagster.adapters.memory import MemoryArtifactStore, MemoryLedger
-from facet_dagster.domain.facts import AttemptFact, ModelCallFact, SeedFact, SkillFact, StageFact
+from facet_dagster.domain.facts import AttemptFact, AuditFact, ModelCallFact, SeedFact, SkillFact, StageFact
 from facet_dagster.domain.outcome import Reason, StageResult, Value, Verdict, reject
 from facet_dagster.domain.task import Task, TaskEdit, TaskRepairReply
 from facet_dagster.funnel import Memo, plan
 from facet_dagster.pipeline.graph import seed_stages
+from facet_dagster.pipeline.quarantine import quarantine
 from facet_dagster.reports.seeds import SeedLine
 from facet_dagster.review.app import review
 from facet_dagster.review.index import PAGE, Index, Listed
@@ -128,6 +129,18 @@ def test_a_seed_shows_its_story(world: World) -> None:
     ):
         assert told in text, told
     assert re.search(r'<pre class="minus">blank</pre>', text)
+
+
+def test_what_people_decided_is_shown_and_filtered(world: World) -> None:
+    quarantine(world.ledger, GOOD, EVIL, name=EVIL)
+    world.ledger.append([AuditFact(key=BAD, package="p", round=0, ok=False, note=EVIL)])
+    world.client = TestClient(review(world.settings, world.ledger, world.store), base_url="http://localhost:3001")
+    text = world.client.get(f"/seed/{GOOD}").text
+    assert "This task is in quarantine" in text
+    assert "<script" not in text
+    assert "audit: defect" in world.client.get(f"/seed/{BAD}").text
+    assert keys(world.client.get("/?people=quarantined").text) == [GOOD]
+    assert keys(world.client.get("/?people=defect").text) == [BAD]
 
 
 @pytest.mark.parametrize("path", ["/", f"/seed/{GOOD}", f"/seed/{BAD}", f"/?skill={EVIL}", f"/?id={EVIL}&page=2"])

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from facet_dagster.errors import ConfigError
-from facet_dagster.stages.collect.folder import FolderTree
+from facet_dagster.stages.collect.folder import FolderTree, folder_state
 from facet_dagster.stages.collect.packages import CAP, Collected, Origin, Unread, collect_tree
 from facet_dagster.stages.collect.tables import collect_jsonl, collect_parquet
 
-__all__ = ["CAP", "Collected", "Origin", "Unread", "collect", "collect_folder", "collect_tree"]
+__all__ = ["CAP", "Collected", "Origin", "Unread", "collect", "collect_folder", "collect_tree", "folder_state"]
 
 ARCHIVES = frozenset({".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar"})
 TABLES = {".parquet": collect_parquet, ".jsonl": collect_jsonl, ".ndjson": collect_jsonl}

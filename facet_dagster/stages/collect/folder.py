@@ -7,8 +7,10 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from facet_dagster.domain.ids import digest
 from facet_dagster.errors import SourceError
 
+SETTLED_SECONDS = 2.0
 SKIPPED = frozenset({".git", "node_modules"})
 
 
@@ -50,6 +52,23 @@ class FolderTree:
                 text = f"{self.place} vanished while it was read; what was read is kept: bring it back and run again."
                 raise SourceError(text) from error
             raise
+
+
+def folder_state(root: Path, *, now: float) -> str:
+    """Digest of names, sizes and times of all files below ``root``: another one when something changed.
+
+    Empty while something changed less than two seconds before ``now`` (seconds since 1970): a file may change again
+    within one tick of the clock. Raises SourceError.
+    """
+    lines, newest = list[list[object]](), 0.0
+    for path in sorted(FolderTree(root).paths()):
+        try:
+            facts = (root / path).lstat()
+        except OSError:
+            return ""
+        newest = max(newest, facts.st_ctime, facts.st_mtime)
+        lines.append([path, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns])
+    return digest(lines) if newest < now - SETTLED_SECONDS else ""
 
 
 def _read(file: Path, cap: int) -> tuple[int, bytes]:

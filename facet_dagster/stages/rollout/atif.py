@@ -20,6 +20,16 @@ def conversation(data: bytes) -> Conversation:
     return Conversation(messages=messages, keystrokes=keys, finished=_says_done(last))
 
 
+def turns(data: bytes) -> tuple[str, list[list[str]]]:
+    """The day (ISO, empty when not told) and, for each turn of the agent, what it typed. Raises ValueError."""
+    steps = [step for step in _steps(data) if step.get("source") == "agent"]
+    day = next((str(step["timestamp"])[:10] for step in steps if step.get("timestamp")), "")
+    try:
+        return day, [list(_keystrokes(step)) for step in steps]
+    except (AttributeError, TypeError) as error:  # another writer's tool calls
+        raise ValueError(f"no ATIF trajectory: {error}") from error
+
+
 def _steps(data: bytes) -> list[Mapping[str, Any]]:
     try:
         value = json.loads(data)

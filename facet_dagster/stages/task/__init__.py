@@ -32,6 +32,8 @@ JOINT_VERSION = f"1-{version('joint')}"
 RECORDING_VERSION = f"1-{version('session', 'session_instruction', 'session_verifier')}"
 VALIDATION_VERSION = f"2-{_FILES}"
 VERSION = f"3-{version('repair_task')}-{_FILES}"
+# Of level strict alone.
+REBUILD_VERSION = "rebuild-1"
 CERTIFICATE_VERSION = f"5-{version('repair_task')}-{_FILES}"
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "EXAMINE_VERSION",
     "JOINT_VERSION",
     "ORDERS",
+    "REBUILD_VERSION",
     "RECORDING_VERSION",
     "VALIDATION_VERSION",
     "VERSION",

@@ -13,7 +13,7 @@ from facet_dagster.errors import InvariantError
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import LLM, ArtifactStore
 from facet_dagster.stages.task.asking import STAGE, Asker, keep
-from facet_dagster.stages.task.orders import Given, Refused, Strategy, forward
+from facet_dagster.stages.task.orders import Given, Refusal, Refused, Strategy, forward
 from facet_dagster.stages.task.render import rules_text
 
 __all__ = ["STAGE", "built_image", "draft", "e0_digest", "keep", "rules_text", "shared_variables"]
@@ -30,14 +30,15 @@ def draft(
     write: Strategy = forward,
     order: Literal["", "reverse", "joint"] = "",
     pipeline: Literal["", "direct", "recording"] = "",
+    refusal: Refusal | None = None,
 ) -> Outcome:
     """Value Draft. ``environment`` is built and captured; ``order`` and ``pipeline`` are recorded.
 
     What breaks a rule is asked for once more; what is then still wrong is left to the first validation, which
-    says so. ``store`` keeps every reply, also those that were asked for anew. Raises MalformedReply for a first
-    reply that does not fit.
+    says so. ``refusal`` is asked about the instruction before anything else is written on it. ``store`` keeps every
+    reply, also those that were asked for anew. Raises MalformedReply for a first reply that does not fit.
     """
-    given = Given(scenario, environment, shared_variables(scenario, environment))
+    given = Given(scenario, environment, shared_variables(scenario, environment), refusal)
     image = built_image(environment)
     written = write(Asker(llm, seed.key, store), given)
     if isinstance(written, Refused):

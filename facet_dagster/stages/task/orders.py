@@ -13,7 +13,7 @@ rule. Only what a writer sees of the others differs:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -28,14 +28,26 @@ from facet_dagster.stages.task.asking import Asker, Written
 from facet_dagster.stages.task.lint import Problem, lint_collect, lint_instruction, lint_solution, lint_verifier
 from facet_dagster.stages.task.render import markdown
 
+Refusal = Callable[[str], Rejection | None]
+
 
 @dataclass(frozen=True)
 class Given:
-    """What every order starts from. ``shared`` are the variables that all prompts show first, and identically."""
+    """What every order starts from. ``shared`` are the variables that all prompts show first, and identically.
+
+    ``refusal`` says why an instruction may not become a task, whatever is written on it; None: nothing is asked.
+    """
 
     scenario: Scenario
     environment: Environment
     shared: Mapping[str, Any]
+    refusal: Refusal | None = None
+
+    def refused(self, instruction: InstructionReply, *asked: Written[Any]) -> Refused | None:
+        """The end of a draft whose instruction may not become a task, after what was ``asked``."""
+        rejection = self.refusal(markdown(instruction)) if self.refusal else None
+        attempts = tuple(attempt for one in asked for attempt in one.attempts)
+        return Refused(rejection, attempts) if rejection else None
 
     def instruction_problems(
         self, reply: InstructionReply, solution: SolutionReply | None = None
@@ -82,23 +94,27 @@ class Strategy(Protocol):
     def __call__(self, ask: Asker, given: Given) -> Artifacts | Refused: ...
 
 
-def forward(ask: Asker, given: Given) -> Artifacts:
+def forward(ask: Asker, given: Given) -> Artifacts | Refused:
     """I -> S -> V."""
     instruction = _instruction(ask, given)
+    if refused := given.refused(instruction.reply, instruction):
+        return refused
     solution = _solution(ask, given, instruction.reply, None)
     verifier = _verifier(ask, given, instruction.reply, solution.reply.steps)
     return in_order(instruction, solution, verifier, instruction, solution, verifier)
 
 
-def reverse(ask: Asker, given: Given) -> Artifacts:
+def reverse(ask: Asker, given: Given) -> Artifacts | Refused:
     """I -> V -> S."""
     instruction = _instruction(ask, given)
+    if refused := given.refused(instruction.reply, instruction):
+        return refused
     verifier = _verifier(ask, given, instruction.reply, None)
     solution = _solution(ask, given, instruction.reply, verifier.reply)
     return in_order(instruction, solution, verifier, instruction, verifier, solution)
 
 
-def joint(ask: Asker, given: Given) -> Artifacts:
+def joint(ask: Asker, given: Given) -> Artifacts | Refused:
     """All three in one reply; when one of them breaks a rule, the one second try asks for all three again."""
 
     def problems(reply: JointReply) -> tuple[Problem, ...]:
@@ -111,6 +127,8 @@ def joint(ask: Asker, given: Given) -> Artifacts:
     guides = given.guides("instruction", "solution", "verifier")
     written = ask("joint", JointReply, {**base(given), **guides}, problems, component="")
     reply = written.reply
+    if refused := given.refused(reply.instruction, written):
+        return refused
     return Artifacts(reply.instruction, reply.solution, reply.verifier, written.problems, written.attempts)
 
 

@@ -54,6 +54,8 @@ class Recording:
             given.instruction_problems,
             Component.INSTRUCTION,
         )
+        if refused := given.refused(instruction.reply, session, instruction):
+            return refused
         verifier = self._verifier(ask, given, instruction.reply, shown)
         return in_order(instruction, session, verifier, session, instruction, verifier)
 

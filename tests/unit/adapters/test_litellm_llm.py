@@ -16,6 +16,7 @@ from facet_dagster.adapters.litellm_llm import LitellmLLM
 from facet_dagster.adapters.tape import Tape
 from facet_dagster.domain.facts import ReplyFact
 from facet_dagster.errors import LLMError, MalformedReply
+from facet_dagster.funnel import Outcome, Work, settle
 from tests.fixtures.llm_prompts import GOOD, VARIABLES, ToolReply
 from tests.fixtures.llm_server import Answer, LLMServer, fails, says
 from tests.fixtures.llm_world import KEY, WRONG, World
@@ -205,3 +206,19 @@ def test_recording_again_changes_nothing(world: World, tmp_path: Path) -> None:
 
 def test_without_recording_a_ranking_is_just_computed(world: World) -> None:
     assert world.llm().pin("neighbours", "a", lambda: ["b"]) == ["b"]
+
+
+def test_a_retry_passes_over_what_was_paid_before_and_is_paid_once(world: World) -> None:
+    again = {**GOOD, "uses": 9}
+    world.ask(says(GOOD))
+    world.server.add([says(again)])
+
+    def compute(key: str) -> Outcome:
+        said = world.llm().ask("tool", VARIABLES, ToolReply, subject=key)
+        return Outcome(said)
+
+    ports: dict[str, Any] = {"ledger": world.ledger, "store": world.store, "run_id": ""}
+    for digest, retry, uses in (("d1", 1, 9), ("d2", 1, 9), ("d3", 0, GOOD["uses"])):
+        result = settle("stage", Work("s", digest, retry=retry), compute, **ports)
+        assert ToolReply.model_validate_json(world.store.get(result.output or "")).uses == uses
+    assert len(world.server.requests) == 2

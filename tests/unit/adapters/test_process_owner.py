@@ -37,6 +37,10 @@ def test_a_zombie_is_dead() -> None:
     child.wait()
 
 
-@pytest.mark.parametrize("label", ["", "x", "a:b", "::::", changed(0, "another-host"), changed(1, "not-a-number")])
+@pytest.mark.parametrize(
+    "label",
+    ["", "x", "a:b", "::::", changed(0, "another-host"), changed(1, "not-a-number")],
+    ids=["empty", "x", "a:b", "colons", "another-host", "not-a-number"],
+)
 def test_what_cannot_be_judged_counts_as_alive(label: str) -> None:
     assert not is_dead(label)

@@ -8,7 +8,7 @@ from facet_dagster.domain.causes import Cause, cause_of
 from facet_dagster.domain.outcome import POLICY, Component, Reason, reject
 
 TASK_PARTS = (Component.ENVIRONMENT, Component.INSTRUCTION, Component.SOLUTION, Component.VERIFIER)
-BEFORE_TASKS = ("rollout.", "skill.", "seed.", "scenario.thin", "llm.")
+BEFORE_TASKS = ("rollout.", "skill.", "seed.", "scenario.thin", "llm.", "task.contaminated")
 
 
 @pytest.mark.parametrize("reason", [r for r in Reason if not r.startswith(BEFORE_TASKS)])

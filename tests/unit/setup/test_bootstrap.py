@@ -38,7 +38,7 @@ def test_the_first_phase_starts_without_any_installed_package() -> None:
 def test_an_unknown_extra_is_refused_with_the_known_ones() -> None:
     done = module("--with", "browser,colour")
     assert done.returncode == 2
-    assert "'colour' is none of second-base, harbor, browser" in done.stderr
+    assert "'colour' is none of second-base, harbor, browser, trainer" in done.stderr
 
 
 def test_a_venv_is_made_once_and_then_skipped_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

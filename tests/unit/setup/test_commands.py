@@ -26,7 +26,7 @@ def test_make_alone_lists_every_target_with_a_sentence() -> None:
 
 def test_the_test_target_asks_for_what_tests_need() -> None:
     recipe = make("--dry-run", "--no-print-directory", "test", "PYTHON=py", "FACET_HOME=elsewhere")
-    assert "py -m facet_dagster.setup --with harbor,browser,second-base" in recipe
+    assert "py -m facet_dagster.setup --with harbor,browser,second-base,trainer" in recipe
     assert "elsewhere/venv/bin/python -m pytest" in recipe
 
 

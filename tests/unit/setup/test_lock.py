@@ -51,10 +51,12 @@ def test_a_stamp_holds_until_a_file_changes(tmp_path: Path) -> None:
     assert not stamped(stamp, digest(lock))
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "facet_harbor/requirements.lock"])
+@pytest.mark.parametrize(
+    "name", ["requirements.lock", "facet_harbor/requirements.lock", "facet_trainer/requirements.lock"]
+)
 def test_the_committed_locks_hold_portable_pins_only(name: str) -> None:
     pins = parse_lock((ROOT / name).read_text())
-    assert len(pins) > 50
+    assert len(pins) > (50 if "trainer" not in name else 5)
     assert not [version for version in pins.values() if "+" in version]
     assert not [package for package in pins if package.startswith(("nvidia", "triton"))]
 

@@ -15,6 +15,7 @@ from facet_dagster.ports import Sandbox
 from facet_dagster.stages.task.certificate.bench import Bench
 from facet_dagster.stages.task.certificate.carried import Carried, read_carried
 from facet_dagster.stages.task.certificate.certify import knowing, tried
+from facet_dagster.stages.task.certificate.rebuild import rebuilt
 from facet_dagster.stages.task.contexts import Contexts
 from facet_dagster.stages.task.images import e0_archive, package_images
 from facet_dagster.stages.task.package import CERTIFICATE, Package
@@ -22,7 +23,7 @@ from facet_dagster.stages.task.reexamine import examine_again
 from facet_dagster.stages.task.trial import Trials
 
 LEVELS: tuple[Level, ...] = ("basic", "standard", "strict")
-BY_LEVEL = {"semantic": "standard", "second": "standard", "blind": "strict"}
+BY_LEVEL = {"semantic": "standard", "second": "standard", "blind": "strict", "rebuilt": "strict"}
 NOT_REACHED = 3
 
 
@@ -85,6 +86,8 @@ def _tried(
             bench.probes += found.probes
             bench.seconds += sum(probe.seconds for probe in found.probes)
             rejection = found.rejection
+        if rejection is None and level == "strict":
+            rejection, _ = rebuilt(bench, contexts.environment, files, sandbox)
     return bench, rejection
 
 

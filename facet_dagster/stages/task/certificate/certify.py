@@ -25,6 +25,7 @@ from facet_dagster.stages.task.certificate.conditions import oracle, steady
 from facet_dagster.stages.task.certificate.effort import USUAL, Effort
 from facet_dagster.stages.task.certificate.file_mutants import judged_variants
 from facet_dagster.stages.task.certificate.final import Final
+from facet_dagster.stages.task.certificate.rebuild import rebuilt
 from facet_dagster.stages.task.certificate.reseeding import on_other_data
 from facet_dagster.stages.task.contexts import Contexts
 from facet_dagster.stages.task.examine import NOTHING_KEPT, Kept, examine
@@ -106,6 +107,9 @@ def certified(
         if rejection is None and level != "basic":
             asked = _by_models(task, scenario, bench, llm, store, kept, strict=level == "strict")
             rejection, remarks = asked.rejection, [*remarks, *asked.remarks]
+        if rejection is None and level == "strict":
+            rejection, more = rebuilt(bench, contexts.environment, files, sandbox)
+            remarks = [*remarks, *more]
         info = sandbox.image(trials.images.environment)
     numbers = _numbers(bench, remarks)
     if rejection is not None:

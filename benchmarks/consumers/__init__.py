@@ -1,0 +1,1 @@
+"""Programs that use what is exported, each in an environment of its own."""
