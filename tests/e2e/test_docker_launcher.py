@@ -170,7 +170,7 @@ def test_a_ranged_run_goes_through_a_container_of_its_own(
         assert host["PidsLimit"] > 0
     assert model.calls > 0
     rows = _rows(home.url)
-    assert len({row for row in rows if "ASSET_MATERIALIZATION" in row and "scenario_hypotheses" in row}) == 256
+    assert len({row for row in rows if ",ASSET_MATERIALIZATION," in row and "scenario_hypotheses" in row}) == 256
 
 
 def test_no_secret_stands_in_what_is_written_or_shown(
