@@ -5,39 +5,36 @@ A run handles a range of partitions in one process; every partition gets its own
 verdict with a failed WARN check. Only infrastructure trouble fails the run, at its end.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import dagster as dg
-from dagster._core.definitions.asset_checks.asset_check_evaluation import (
-    AssetCheckEvaluationTargetMaterializationData,
-)
-from dagster._core.events import (
-    DagsterEvent,
-    DagsterEventBatchMetadata,
-    DagsterEventType,
-    generate_event_batch_id,
-)
 
-from assets.checks import CHECK, accepted
-from assets.rejections import Neighbours, metadata, reason_line
+from assets._events import Emitter
+from assets._pulse import Pulse, end_cancelled
+from assets.checks import accepted
+from assets.links import Links, no_links
+from assets.rejections import Neighbours
+from assets.run_summary import stage_summary
 from facet_dagster.adapters.process_owner import current_owner
-from facet_dagster.domain.outcome import StageResult, Verdict
+from facet_dagster.domain.outcome import StageResult
 from facet_dagster.funnel import Compute, Stage, plan, run_stage
 from facet_dagster.ports import LLM, ArtifactStore, Harness, Ledger, Sandbox
 
 OWNER_TAG = "facet/owner"
-Links = Callable[[str], Mapping[str, str]]
+RUN_CONFIG = {
+    "workers": dg.Field(
+        int,
+        default_value=0,
+        description="Partitions in flight at once in this run. 0: as FACET_WORKERS says, or FACET_LLM_WORKERS in a"
+        " stage that waits for a model. Containers have slots of their own: FACET_BUILD_SLOTS, FACET_TRIAL_SLOTS.",
+    )
+}
+Summary = Callable[[Sequence[StageResult]], Mapping[str, dg.MetadataValue]]
 
 
 def own(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> None:
     """Write this process on its run, so that the run can be failed when the process is killed."""
     context.instance.add_run_tags(context.run.run_id, {OWNER_TAG: current_owner()})
-
-
-def no_links(key: str) -> Mapping[str, str]:
-    del key
-    return {}
 
 
 def stage_asset(
@@ -49,6 +46,7 @@ def stage_asset(
     partitions: dg.PartitionsDefinition[str],
     pool: str | None,
     batch: int,
+    kinds: Sequence[str] = (),
     checks: Sequence[dg.AssetCheckSpec] = (),
 ) -> Callable[[Callable[..., Iterator[dg.Output[None]]]], dg.AssetsDefinition]:
     """Decorator: a funnel stage as an asset; its docstring is shown in the web UI.
@@ -56,13 +54,19 @@ def stage_asset(
     ``version`` covers code and prompts, so that the UI shows what is stale. ``batch`` is the largest
     number of partitions in one run of a backfill: it must differ between stages, because Dagster merges
     stages of equal partitions and policy into one run, in which only the first of them would be computed.
-    ``checks`` are of the asset as a whole: ``fan_out`` logs them.
+    ``kinds`` are shown on the graph. ``checks`` are of the asset as a whole: ``fan_out`` logs them.
     """
 
     def decorate(body: Callable[..., Iterator[dg.Output[None]]]) -> dg.AssetsDefinition:
-        text = " ".join((body.__doc__ or "").split())
         spec = dg.AssetSpec(
-            name, deps=list(deps), group_name=group, code_version=version, description=text, skippable=True
+            name,
+            deps=list(deps),
+            group_name=group,
+            code_version=version,
+            description=paragraphs(body.__doc__ or ""),
+            kinds=set(kinds),
+            owners=[owner_of(group)],
+            skippable=True,
         )
         return dg.multi_asset(
             name=name,
@@ -70,11 +74,22 @@ def stage_asset(
             check_specs=[*accepted(name, partitions), *checks],
             partitions_def=partitions,
             can_subset=True,
+            config_schema=RUN_CONFIG,
             pool=pool,
             backfill_policy=dg.BackfillPolicy.multi_run(batch),
         )(body)
 
     return decorate
+
+
+def paragraphs(text: str) -> str:
+    """A docstring as Markdown: one line a paragraph."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+def owner_of(group: str) -> str:
+    """``s3_environments`` -> ``team:environments``: who is asked about a group's assets."""
+    return f"team:{group.rpartition('_')[2]}"
 
 
 def fan_out(
@@ -89,17 +104,18 @@ def fan_out(
     llm: LLM | None = None,
     sandbox: Sandbox | None = None,
     harness: Harness | None = None,
-    summary: Callable[[Sequence[StageResult]], Mapping[str, dg.MetadataValue]] | None = None,
+    summary: Summary = stage_summary,
     whole: Callable[[], Sequence[dg.AssetCheckEvaluation]] = tuple,
 ) -> Iterator[dg.Output[None]]:
     """Settle every partition of the run and log it. Raises dg.Failure when some hit infrastructure trouble.
 
-    It yields nothing: an output would materialize the whole range, good or bad. When the run is cancelled,
-    ``llm`` begins no new call, ``sandbox`` and ``harness`` end what runs. What ``llm`` did, and the ``summary`` of
-    all results, are observed on the asset at the end, and the checks of ``whole`` are made.
+    It yields nothing: an output would materialize the whole range, good or bad. When the run or its backfill is
+    cancelled, no partition begins any more, ``llm`` begins no new call, ``sandbox`` and ``harness`` end what runs,
+    and the run ends as cancelled. What ``llm`` did, and the ``summary`` of all results, are observed on the asset at
+    the end, and the checks of ``whole`` are made.
     """
     own(context)
-    keys, alike = list(context.partition_keys), Neighbours(ledger)
+    keys = list(context.partition_keys)
     planned = plan(stage, keys, ledger)
     report = run_stage(
         stage.name,
@@ -107,27 +123,34 @@ def fan_out(
         compute,
         ledger=ledger,
         store=store,
-        emit=lambda results: _emit(context, results, links, alike),
-        workers=workers,
+        emit=Emitter(context, stage.name, links, Neighbours(ledger)),
+        workers=context.op_execution_context.op_config["workers"] or workers,
         run_id=context.run.run_id,
         stop=lambda: _stop(llm, sandbox, harness),
+        halt=Pulse(context, len(keys)),
     )
-    if llm:
-        context.log_event(dg.AssetObservation(stage.name, metadata={f"llm/{k}": v for k, v in llm.counters().items()}))
-    if summary:
-        context.log_event(dg.AssetObservation(stage.name, metadata=dict(summary(report.results))))
+    report.failed |= {key: f"{name} has no current result" for key, name in planned.missing.items()}
+    shown = {f"llm/{name}": value for name, value in llm.counters().items()} if llm else {}
+    for seen in (shown, summary(report.results)):
+        if seen:
+            context.log_event(dg.AssetObservation(stage.name, metadata=dict(seen)))
+    if report.halted:
+        end_cancelled(context, report, len(keys))
     for evaluation in whole():
         context.log_event(evaluation)
-    failed = {key: f"{name} has no current result" for key, name in planned.missing.items()} | report.failed
     context.log.info(f"{stage.name}: {report.computed} computed, {len(report.results) - report.computed} cached")
-    if failed:
-        shown = dict(list(failed.items())[:50])
-        raise dg.Failure(
-            f"{len(failed)} of {len(keys)} partitions failed, first: {next(iter(failed.values()))}",
-            metadata={"failed": dg.MetadataValue.json(shown)},
-            allow_retries=False,
-        )
+    if report.failed:
+        raise _failure(report.failed, len(keys))
     yield from ()
+
+
+def _failure(failed: Mapping[str, str], total: int) -> dg.Failure:
+    first = next(iter(failed.values()))
+    return dg.Failure(
+        f"{len(failed)} of {total} partitions failed, first: {first}",
+        metadata={"failed": dg.MetadataValue.json(dict(list(failed.items())[:50]))},
+        allow_retries=False,
+    )
 
 
 def _stop(*ports: LLM | Sandbox | Harness | None) -> None:
@@ -160,43 +183,3 @@ def settle_one(
     if report.failed:
         raise dg.Failure(f"{stage.name} of {key} failed: {report.failed[key]}", allow_retries=False)
     return report.results[0]
-
-
-def _emit(context: dg.AssetExecutionContext, results: Sequence[StageResult], links: Links, alike: Neighbours) -> None:
-    """Materializations as one batch (one insert), then a check for each."""
-    key = dg.AssetKey(results[0].stage)
-    step, batch = context.op_execution_context._step_execution_context, generate_event_batch_id()
-    for index, result in enumerate(results):
-        event = dg.AssetMaterialization(
-            key,
-            partition=result.key,
-            metadata=metadata(result, {**links(result.key), **alike.links(result)}),
-            tags={
-                "dagster/data_version": (result.output or result.input_digest)[:32],
-                "dagster/data_version_is_user_provided": "true",
-            },
-        )
-        DagsterEvent.asset_materialization(step, event, DagsterEventBatchMetadata(batch, index == len(results) - 1))
-    _check(context, key, [r for r in results if r.verdict is not Verdict.NOT_REACHED])
-
-
-def _check(context: dg.AssetExecutionContext, key: dg.AssetKey, results: Sequence[StageResult]) -> None:
-    storage_ids = context.instance.event_log_storage.get_latest_storage_id_by_partition(
-        key, DagsterEventType.ASSET_MATERIALIZATION, {result.key for result in results}
-    )
-    for result in results:
-        ok = result.verdict is Verdict.ACCEPTED
-        context.log_event(
-            dg.AssetCheckEvaluation(
-                asset_key=key,
-                check_name=CHECK,
-                passed=ok,
-                partition=result.key,
-                severity=dg.AssetCheckSeverity.WARN,
-                description=reason_line(result),
-                metadata={} if ok else metadata(result, {}),
-                target_materialization_data=AssetCheckEvaluationTargetMaterializationData(
-                    storage_id=storage_ids[result.key], run_id=context.run.run_id, timestamp=time.time()
-                ),
-            )
-        )

@@ -1,14 +1,14 @@
 """Pages of the web UI that a partition's metadata points to: its skills' buckets and its other stages."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from assets._dagster import Links
 from assets.rejections import page
 from facet_dagster.domain.facts import SeedFact
 from facet_dagster.domain.ids import bucket_of
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import load_settings
 
+Links = Callable[[str], Mapping[str, str]]
 ORDER = (
     "seed",
     "scenario",
@@ -21,6 +21,11 @@ ORDER = (
     "rollouts",
     "trajectories",
 )
+
+
+def no_links(key: str) -> Mapping[str, str]:
+    del key
+    return {}
 
 
 def seed_links(ledger: Ledger, stage: str) -> Links:

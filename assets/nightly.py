@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets._dagster import own
+from assets._dagster import own, owner_of
 from facet_dagster.ports import ArtifactStore, Ledger, Sandbox, TokenCounter
 from facet_dagster.reports.health import Health, health_markdown, sample
 from facet_dagster.reports.health import health as replay_all
@@ -29,6 +29,8 @@ class YieldsConfig(dg.Config):
 @dg.asset(
     deps=["certificate", "trajectories"],
     group_name="reports",
+    owners=[owner_of("reports")],
+    kinds={"postgres"},
     check_specs=[
         dg.AssetCheckSpec(HOLD, asset="yields", description="Does every stage accept about what it accepted before?")
     ],
@@ -72,6 +74,8 @@ class HealthConfig(dg.Config):
 @dg.asset(
     deps=["certificate"],
     group_name="reports",
+    owners=[owner_of("reports")],
+    kinds={"docker"},
     pool="docker",
     check_specs=[
         dg.AssetCheckSpec(STAND, asset="release_health", description="Do released tasks still judge as they did?")
@@ -119,7 +123,12 @@ class ReleaseConfig(dg.Config):
     batch: str = ""
 
 
-@dg.asset(deps=["certificate", "trajectories", "release_health"], group_name="reports")
+@dg.asset(
+    deps=["certificate", "trajectories", "release_health"],
+    group_name="reports",
+    owners=[owner_of("reports")],
+    kinds={"parquet", "json"},
+)
 def release(
     context: dg.AssetExecutionContext,
     config: ReleaseConfig,

@@ -23,6 +23,7 @@ from facet_dagster.stages import curate, hypothesise, index
     partitions=SKILL_BUCKETS,
     pool="embed",
     batch=256,
+    kinds=["python", "postgres"],
     checks=[SURVIVAL],
 )
 def skills(
@@ -32,7 +33,10 @@ def skills(
     store: dg.ResourceParam[ArtifactStore],
     embedder: dg.ResourceParam[Embedder],
 ) -> Iterator[dg.Output[None]]:
-    """Collected skills, parsed, cleaned, licensed, deduplicated and classified; each drop has a reason."""
+    """Collected skills, parsed, cleaned, licensed, deduplicated and classified; each drop has a reason.
+
+    A rejected skill stands in its bucket with the rule that it broke: `facet why ID` tells its story.
+    """
     compute = pipeline.skills(settings, ledger=ledger, store=store, embedder=embedder)
     stage, whole = skill_stages(settings, ledger).skills, partial(check_survival, settings, ledger)
     ran = partial(fan_out, ledger=ledger, store=store, workers=settings.workers, summary=run_summary, whole=whole)
@@ -47,6 +51,7 @@ def skills(
     partitions=SKILL_BUCKETS,
     pool="embed",
     batch=257,
+    kinds=["qdrant", "huggingface"],
     checks=[NO_ORPHAN, NO_DUPLICATE_ID],
 )
 def skill_index(
@@ -57,7 +62,10 @@ def skill_index(
     embedder: dg.ResourceParam[Embedder],
     vectors: dg.ResourceParam[VectorStore],
 ) -> Iterator[dg.Output[None]]:
-    """Vectors of the kept skills in the vector store."""
+    """Vectors of the kept skills in the vector store.
+
+    MiniLM embeds each kept skill once; the index is a Qdrant collection, or the embedded shard.
+    """
     stage = skill_stages(settings, ledger).skill_index
     compute = pipeline.skill_index(settings, ledger=ledger, store=store, embedder=embedder, vectors=vectors)
     whole = partial(check_index, settings, ledger, store, vectors)
@@ -72,6 +80,7 @@ def skill_index(
     partitions=SKILL_BUCKETS,
     pool="llm",
     batch=258,
+    kinds=["openai"],
 )
 def scenario_hypotheses(
     context: dg.AssetExecutionContext,
@@ -80,7 +89,10 @@ def scenario_hypotheses(
     store: dg.ResourceParam[ArtifactStore],
     llm: dg.ResourceParam[LLM],
 ) -> Iterator[dg.Output[None]]:
-    """Terminal scenarios in which each skill would be used, and whether it is concrete enough."""
+    """Terminal scenarios in which each skill would be used, and whether it is concrete enough.
+
+    Paper, section 3.1. With FACET_HYPOTHESES=extract they are read out of the skill, and no model is asked.
+    """
     stage = skill_stages(settings, ledger).scenario_hypotheses
     compute = pipeline.scenario_hypotheses(settings, ledger=ledger, store=store, llm=llm)
     yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=settings.llm_workers, llm=llm)

@@ -5,8 +5,9 @@ from datetime import date
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
-from assets._dagster import fan_out, settle_one, stage_asset
+from assets._dagster import fan_out, owner_of, settle_one, stage_asset
 from assets.links import seed_links
 from assets.partitions import SEEDS, SKILL_BUCKETS
 from facet_dagster.pipeline import selection
@@ -27,6 +28,7 @@ from facet_dagster.stages import scenario as scenarios
     partitions=SKILL_BUCKETS,
     pool="llm",
     batch=259,
+    kinds=["openai", "qdrant"],
 )
 def seed_candidates(
     context: dg.AssetExecutionContext,
@@ -37,24 +39,38 @@ def seed_candidates(
     embedder: dg.ResourceParam[Embedder],
     vectors: dg.ResourceParam[VectorStore],
 ) -> Iterator[dg.Output[None]]:
-    """Each skill's nearest partners as candidate pairs, and the judge's word on each."""
+    """Each skill's nearest partners as candidate pairs, and the judge's word on each.
+
+    Paper, section 3.1. Refused pairs are kept with the reason of the judge; they never become partitions.
+    """
     stage = skill_stages(settings, ledger).seed_candidates
     compute = pairing.seed_candidates(settings, ledger=ledger, store=store, llm=llm, embedder=embedder, vectors=vectors)
     yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=settings.llm_workers, llm=llm)
 
 
+# A selection adds seeds and changes none, so no seed that was there becomes stale.
+ONLY_ADDS = dg.DataVersion("only-adds")
+
+
 class SelectionConfig(dg.Config):
-    """``batch``: a label, today's yymmdd when empty. ``count``: seeds the batch shall hold, 0 for FACET_SEEDS.
+    """Which batch of seeds is selected, and how large it shall be."""
 
-    ``may_be_empty``: a batch for which no pair is left is no failure.
-    """
+    batch: str = Field(
+        default="", description="Label of the batch that the new seeds belong to; empty: today's date as yymmdd."
+    )
+    count: int = Field(
+        default=0, ge=0, description="Seeds that the batch shall hold when this is done; 0: as FACET_SEEDS says."
+    )
+    may_be_empty: bool = Field(default=False, description="A batch for which no pair is left is no failure.")
 
-    batch: str = ""
-    count: int = 0
-    may_be_empty: bool = False
 
-
-@dg.asset(deps=["seed_candidates"], group_name="s2_seeds", code_version=f"{pair.VERSION}-{select.VERSION}")
+@dg.asset(
+    deps=["seed_candidates"],
+    group_name="s2_seeds",
+    code_version=f"{pair.VERSION}-{select.VERSION}",
+    owners=[owner_of("s2_seeds")],
+    kinds={"openai", "postgres"},
+)
 def seed_selection(
     context: dg.AssetExecutionContext,
     config: SelectionConfig,
@@ -75,17 +91,29 @@ def seed_selection(
     keys = pairing.batch_keys(ledger, batch, may_be_empty=config.may_be_empty)
     context.instance.add_dynamic_partitions("seed", keys)
     shown: dict[str, Any] = {**result.numbers, "batch": batch, "keys": keys, "cached": result.cached}
-    return dg.MaterializeResult(metadata=shown)
+    return dg.MaterializeResult(metadata=shown, data_version=ONLY_ADDS)
 
 
-@stage_asset("seed", deps=["seed_selection"], group="s2_seeds", version="1", partitions=SEEDS, pool=None, batch=500)
+@stage_asset(
+    "seed",
+    deps=["seed_selection"],
+    group="s2_seeds",
+    version="1",
+    partitions=SEEDS,
+    pool=None,
+    batch=500,
+    kinds=["postgres"],
+)
 def seed(
     context: dg.AssetExecutionContext,
     settings: dg.ResourceParam[Settings],
     ledger: dg.ResourceParam[Ledger],
     store: dg.ResourceParam[ArtifactStore],
 ) -> Iterator[dg.Output[None]]:
-    """A selected pair of skills with its joint scenario: one partition for everything that follows."""
+    """A selected pair of skills with its joint scenario: one partition for everything that follows.
+
+    Paper, Table 5, first row. It reads the ledger, computes nothing, and is never stale because other seeds are added.
+    """
     stage, compute = seed_stages(settings).seed, pipeline.seed(ledger=ledger)
     links = seed_links(ledger, "seed")
     yield from fan_out(context, stage, compute, ledger=ledger, store=store, workers=settings.workers, links=links)
@@ -99,6 +127,7 @@ def seed(
     partitions=SEEDS,
     pool="llm",
     batch=501,
+    kinds=["openai"],
 )
 def scenario(
     context: dg.AssetExecutionContext,
@@ -107,7 +136,10 @@ def scenario(
     store: dg.ResourceParam[ArtifactStore],
     llm: dg.ResourceParam[LLM],
 ) -> Iterator[dg.Output[None]]:
-    """The complete scenario of a seed: five modules, five dimensions, solution and instruction reference."""
+    """The complete scenario of a seed: five modules, five dimensions, solution and instruction reference.
+
+    Paper, section 3.2. Rejected where the skills say too little, or the two references do not end in one state.
+    """
     stage = seed_stages(settings).scenario
     compute = pipeline.scenario(settings, ledger=ledger, store=store, llm=llm)
     links, workers = seed_links(ledger, "scenario"), settings.llm_workers

@@ -22,6 +22,7 @@ from facet_dagster.stages import environment as environments
     partitions=SEEDS,
     pool="docker",
     batch=502,
+    kinds=["openai", "docker"],
 )
 def first_build(
     context: dg.AssetExecutionContext,
@@ -31,7 +32,10 @@ def first_build(
     llm: dg.ResourceParam[LLM],
     sandbox: dg.ResourceParam[Sandbox],
 ) -> Iterator[dg.Output[None]]:
-    """Manifest, fixtures and Dockerfile of a scenario, built exactly once; the log is kept either way."""
+    """Manifest, fixtures and Dockerfile of a scenario, built exactly once; the log is kept either way.
+
+    Paper, Table 5: first-build logs. No model writes a Dockerfile: code renders it from the manifest.
+    """
     stage = seed_stages(settings).first_build
     compute = pipeline.first_build(settings, ledger=ledger, store=store, llm=llm, sandbox=sandbox)
     links, workers = seed_links(ledger, "first_build"), settings.llm_workers
@@ -48,6 +52,7 @@ def first_build(
     partitions=SEEDS,
     pool="docker",
     batch=503,
+    kinds=["openai", "docker"],
 )
 def environment(
     context: dg.AssetExecutionContext,
@@ -57,7 +62,10 @@ def environment(
     llm: dg.ResourceParam[LLM],
     sandbox: dg.ResourceParam[Sandbox],
 ) -> Iterator[dg.Output[None]]:
-    """The built environment, repaired on evidence where the first build failed, and its captured state e0."""
+    """The built environment, repaired on evidence where the first build failed, and its captured state e0.
+
+    Paper, section 3.3: at most three repairs. Rejected where no repair builds.
+    """
     stage = seed_stages(settings).environment
     compute = pipeline.environment(settings, ledger=ledger, store=store, llm=llm, sandbox=sandbox)
     links, workers = seed_links(ledger, "environment"), settings.llm_workers

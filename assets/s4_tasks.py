@@ -22,6 +22,7 @@ from facet_dagster.stages import task as tasks
     partitions=SEEDS,
     pool="llm",
     batch=504,
+    kinds=["openai"],
 )
 def task_draft(
     context: dg.AssetExecutionContext,
@@ -31,7 +32,10 @@ def task_draft(
     llm: dg.ResourceParam[LLM],
     sandbox: dg.ResourceParam[Sandbox],
 ) -> Iterator[dg.Output[None]]:
-    """Instruction, solution and verifier, all written against the same e0, in the order that is set."""
+    """Instruction, solution and verifier, all written against the same e0, in the order that is set.
+
+    Paper, section 3.4. Nothing is run here: what is wrong with a draft shows in `first_validation`.
+    """
     stage = seed_stages(settings).task_draft
     compute = pipeline.task_draft(settings, ledger=ledger, store=store, llm=llm, sandbox=sandbox)
     links, workers = seed_links(ledger, "task_draft"), settings.llm_workers
@@ -48,6 +52,7 @@ def task_draft(
     partitions=SEEDS,
     pool="docker",
     batch=505,
+    kinds=["docker"],
 )
 def first_validation(
     context: dg.AssetExecutionContext,
@@ -56,7 +61,10 @@ def first_validation(
     store: dg.ResourceParam[ArtifactStore],
     sandbox: dg.ResourceParam[Sandbox],
 ) -> Iterator[dg.Output[None]]:
-    """The draft executed once: the verifier must refuse e0 and accept what the solution makes of it."""
+    """The draft executed once: the verifier must refuse e0 and accept what the solution makes of it.
+
+    Paper, Table 5: entering validation. A draft that fails here is not rejected: `task` repairs it.
+    """
     stage = seed_stages(settings).first_validation
     compute = pipeline.first_validation(settings, ledger=ledger, store=store, sandbox=sandbox)
     links, workers = seed_links(ledger, "first_validation"), settings.workers
@@ -73,6 +81,7 @@ def first_validation(
     partitions=SEEDS,
     pool="docker",
     batch=506,
+    kinds=["openai", "docker"],
 )
 def task(
     context: dg.AssetExecutionContext,
@@ -82,7 +91,10 @@ def task(
     llm: dg.ResourceParam[LLM],
     sandbox: dg.ResourceParam[Sandbox],
 ) -> Iterator[dg.Output[None]]:
-    """The validated task: only the blamed component is repaired, and everything is validated again."""
+    """The validated task: only the blamed component is repaired, and everything is validated again.
+
+    Paper, section 3.5 and Table 8: at most five repairs. Rejected where they do not help, or the task is infeasible.
+    """
     stage = seed_stages(settings).task
     compute = pipeline.task(settings, ledger=ledger, store=store, llm=llm, sandbox=sandbox)
     links, workers = seed_links(ledger, "task"), settings.llm_workers
@@ -99,6 +111,7 @@ def task(
     partitions=SEEDS,
     pool="docker",
     batch=507,
+    kinds=["docker", "openai"],
 )
 def certificate(
     context: dg.AssetExecutionContext,
@@ -108,7 +121,10 @@ def certificate(
     llm: dg.ResourceParam[LLM],
     sandbox: dg.ResourceParam[Sandbox],
 ) -> Iterator[dg.Output[None]]:
-    """What was shown about a validated task by repeated execution, with repairs of what was found, and its package."""
+    """What was shown about a validated task by repeated execution, with repairs of what was found, and its package.
+
+    It tries to show the task wrong, cheapest probe first. FACET_CERTIFICATE says how far it goes.
+    """
     stage = seed_stages(settings).certificate
     compute = pipeline.certificate(settings, ledger=ledger, store=store, llm=llm, sandbox=sandbox)
     # Where it asks models, it waits for them most of the time: the sandbox has slots of its own.

@@ -21,6 +21,7 @@ from facet_dagster.stages import rollout
     partitions=SEEDS,
     pool="docker",
     batch=508,
+    kinds=["docker", "openai"],
 )
 def rollouts(
     context: dg.AssetExecutionContext,
@@ -30,7 +31,10 @@ def rollouts(
     harness: dg.ResourceParam[Harness],
     tokens: dg.ResourceParam[TokenCounter],
 ) -> Iterator[dg.Output[None]]:
-    """Attempts of an agent with the teacher on the certified task, run by Harbor and judged check by check."""
+    """Attempts of an agent with the teacher on the certified task, run by Harbor and judged check by check.
+
+    Paper, section 4. Needs FACET_TEACHER and the Harbor tool; a task that no agent solves is no rejected task.
+    """
     stage = pipeline.rollout_stages(settings, tokens.name).rollouts
     compute = pipeline.rollouts(settings, ledger=ledger, store=store, harness=harness)
     links = seed_links(ledger, "rollouts")
@@ -47,6 +51,7 @@ def rollouts(
     partitions=SEEDS,
     pool=None,
     batch=509,
+    kinds=["python"],
 )
 def trajectories(
     context: dg.AssetExecutionContext,
@@ -55,7 +60,10 @@ def trajectories(
     store: dg.ResourceParam[ArtifactStore],
     tokens: dg.ResourceParam[TokenCounter],
 ) -> Iterator[dg.Output[None]]:
-    """Which attempts may be trained on: solved, whole, short enough, and honest."""
+    """Which attempts may be trained on: solved, whole, short enough, and honest.
+
+    Paper, Table 9: at most 32,768 tokens. Rejected attempts stay as near misses.
+    """
     stage = pipeline.rollout_stages(settings, tokens.name).trajectories
     compute = pipeline.trajectories(settings, ledger=ledger, store=store, tokens=tokens)
     links = seed_links(ledger, "trajectories")

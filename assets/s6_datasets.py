@@ -6,14 +6,14 @@ from typing import Any
 
 import dagster as dg
 
-from assets._dagster import own
+from assets._dagster import own, owner_of
 from facet_dagster.errors import ConfigError
 from facet_dagster.ports import ArtifactStore, Embedder, Ledger, TokenCounter
 from facet_dagster.reports.versions import new_version
 from facet_dagster.settings import Settings
 
 
-@dg.asset(deps=["trajectories"], group_name="s6_datasets")
+@dg.asset(deps=["trajectories"], group_name="s6_datasets", owners=[owner_of("s6_datasets")], kinds={"parquet", "json"})
 def sft_dataset(
     context: dg.AssetExecutionContext,
     settings: dg.ResourceParam[Settings],

@@ -2,14 +2,20 @@
 
 import dagster as dg
 
-from assets._dagster import own
+from assets._dagster import own, owner_of
 from facet_dagster.pipeline.evaluation import VERSION, Evaluators, evaluate, load_evaluation
 from facet_dagster.ports import ArtifactStore, Ledger
 from facet_dagster.reports.evaluation import evaluation_markdown, evaluation_report
 from facet_dagster.settings import Settings
 
 
-@dg.asset(group_name="s6_evaluation", code_version=VERSION, pool="docker")
+@dg.asset(
+    group_name="s6_evaluation",
+    owners=[owner_of("s6_evaluation")],
+    kinds={"docker", "openai"},
+    code_version=VERSION,
+    pool="docker",
+)
 def evaluation(
     context: dg.AssetExecutionContext,
     settings: dg.ResourceParam[Settings],

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
+from assets.run_summary import bars
 from facet_dagster.domain.outcome import StageResult
 from facet_dagster.ports import ArtifactStore, Ledger, VectorStore
 from facet_dagster.reports.corpus_health import LEAST_SURVIVAL, Survival, index_health, survival, survival_of
 from facet_dagster.settings import Settings
 
 SHOWN = 20
-WIDTH = 40
 
 
 SURVIVAL = dg.AssetCheckSpec(
@@ -72,13 +72,11 @@ def run_summary(results: Sequence[StageResult]) -> dict[str, dg.MetadataValue]:
 
 def counts(found: Survival) -> dict[str, dg.MetadataValue]:
     """Counts, drops by reason, and both as bars."""
-    bars = {"kept": found.kept, **dict(sorted(found.dropped.items(), key=lambda item: -item[1]))}
-    most = max(1, *bars.values())
-    lines = [f"{name:<24} {'█' * round(WIDTH * count / most)} {count:,}" for name, count in bars.items()]
+    outcomes = {"kept": found.kept, **dict(sorted(found.dropped.items(), key=lambda item: -item[1]))}
     return {
         "collected": dg.MetadataValue.int(found.collected),
         "passed cleaning": dg.MetadataValue.int(found.passed),
         "kept": dg.MetadataValue.int(found.kept),
         "dropped": dg.MetadataValue.json(found.dropped),
-        "plot": dg.MetadataValue.md("\n".join(["```", *lines, "```"])),
+        "plot": bars(outcomes),
     }

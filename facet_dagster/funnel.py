@@ -8,13 +8,13 @@ bounded concurrency, records it, and hands every result, old or new, to ``emit``
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
+from facet_dagster.bounded import Batch, bounded
 from facet_dagster.domain.facts import (
     ArtifactFact,
     AttemptFact,
@@ -27,7 +27,7 @@ from facet_dagster.domain.facts import (
 )
 from facet_dagster.domain.ids import digest, to_json
 from facet_dagster.domain.outcome import Reason, Rejection, StageResult, Verdict, reject
-from facet_dagster.errors import MalformedReply, PortError
+from facet_dagster.errors import LedgerError, MalformedReply, PortError
 from facet_dagster.ports import ArtifactStore, Ledger
 
 
@@ -60,11 +60,15 @@ class Work:
 
 @dataclass
 class StageReport:
-    """What happened in one run of a stage. ``failed`` maps keys to infrastructure trouble."""
+    """What happened in one run of a stage. ``failed`` maps keys to infrastructure trouble.
+
+    ``halted``: the run was called off, and keys that had not begun are neither in ``results`` nor in ``failed``.
+    """
 
     stage: str
     results: list[StageResult] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    halted: bool = False
 
     @property
     def computed(self) -> int:
@@ -193,40 +197,46 @@ def run_stage(
     run_id: str = "",
     flush: int = 100,
     stop: Callable[[], None] | None = None,
+    halt: Callable[[StageReport], bool] | None = None,
 ) -> StageReport:
     """Run ``compute`` for every key that has no stored result; emit each result once, in batches.
 
-    When the process is interrupted, ``stop`` is called: what is in flight ends soon, and is kept.
+    A batch is emitted when it holds ``flush`` results, or when its oldest is some seconds old. When the process is
+    interrupted, ``stop`` is called: what is in flight ends soon, and is kept. ``halt`` is asked about once a second
+    whether the run is called off; then no key begins any more, and what ends is still emitted.
 
     A PortError of one key is recorded in ``report.failed`` and the others go on; anything else is a
     bug and propagates. The caller fails its run when ``failed`` is not empty.
     """
     report = StageReport(stage)
-    pending: list[StageResult] = []
-
-    def drain(least: int) -> None:
-        if len(pending) >= least:
-            emit(list(pending))
-            report.results.extend(pending)
-            pending.clear()
-
     keys = [item.key for item in work if item.upstream is None]
     known = _stored(stage, keys, ledger)  # one query instead of a claim for every key that is settled
 
     def one(item: Work) -> StageResult:
-        if (item.key, item.input_digest) in known:
-            return _again(known[item.key, item.input_digest], run_id)
+        stored = known.get((item.key, item.input_digest))
+        if stored and _whole(stored, store):
+            return _again(stored, run_id)
         return settle(stage, item, compute, ledger=ledger, store=store, run_id=run_id)
 
+    def send(results: Sequence[StageResult]) -> None:
+        emit(results)
+        report.results.extend(results)
+
+    batch = Batch(send, flush)
+
+    def over() -> bool:
+        batch.drain()
+        report.halted = halt is not None and halt(report)
+        return report.halted
+
     try:
-        for item, future in _bounded(one, work, workers, stop or (lambda: None)):
+        for item, future in bounded(one, work, workers, stop=stop or (lambda: None), over=over):
             try:
-                pending.append(future.result())
+                batch.add(future.result())
             except PortError as error:
                 report.failed[item.key] = str(error)
-            drain(flush)
     finally:
-        drain(1)
+        batch.drain(least=1)
     return report
 
 
@@ -235,39 +245,27 @@ def _stored(stage: str, keys: Sequence[str], ledger: Ledger) -> dict[tuple[str, 
     return {(fact.key, fact.input_digest): fact.result for fact in facts}
 
 
+def _whole(result: StageResult, store: ArtifactStore) -> bool:
+    """Whether what the result points to is still there."""
+    return result.output is None or store.has(result.output)
+
+
 def _again(result: StageResult, run_id: str) -> StageResult:
     return result.model_copy(update={"cached": True, "run_id": run_id})
-
-
-def _bounded(
-    one: Callable[[Work], StageResult], work: Sequence[Work], workers: int, stop: Callable[[], None]
-) -> Iterator[tuple[Work, Future[StageResult]]]:
-    """At most ``workers`` in flight; after a bug or an interrupt nothing new starts."""
-    queue = list(reversed(work))
-    flying: dict[Future[StageResult], Work] = {}
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            while queue or flying:
-                while queue and len(flying) < workers:
-                    item = queue.pop()
-                    flying[pool.submit(one, item)] = item
-                done, _ = wait(flying, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield flying.pop(future), future
-        except BaseException:
-            stop()
-            raise
 
 
 def settle(
     stage: str, item: Work, compute: Compute, *, ledger: Ledger, store: ArtifactStore, run_id: str
 ) -> StageResult:
-    """The stored result of one key, or a new one, computed under a claim and recorded before it is returned."""
+    """The stored result of one key, or a new one, computed under a claim and recorded before it is returned.
+
+    A result whose artifact is gone is computed again, which puts it back. Raises LedgerError when that gives another.
+    """
     if item.upstream is not None:
         return _not_reached(stage, item, run_id)
     with ledger.claim(f"{stage}/{item.key}"):
         stored = ledger.find(StageFact, stage=stage, key=item.key, input_digest=item.input_digest)
-        if stored:
+        if stored and _whole(stored[0].result, store):
             return _again(stored[0].result, run_id)
         began = time.monotonic()
         token = _ROUND.set(item.retry)
@@ -277,7 +275,13 @@ def settle(
             outcome = Outcome(rejection=malformed(error))
         finally:
             _ROUND.reset(token)
-        return _record(stage, item, outcome, time.monotonic() - began, ledger=ledger, store=store, run_id=run_id)
+        made = _record(stage, item, outcome, time.monotonic() - began, ledger=ledger, store=store, run_id=run_id)
+        if stored and made.output != stored[0].result.output:
+            raise LedgerError(
+                f"Artifact {stored[0].result.output} of {stage}/{item.key} is gone, and computing it again gave another"
+                " value, so results that were made from it cannot be kept true: restore it from a backup"
+            )
+        return made
 
 
 def malformed(error: MalformedReply) -> Rejection:

@@ -1,8 +1,9 @@
-"""Dagster's storage in PostgreSQL, with two changes that large partition sets need and one for pools.
+"""Dagster's storage in PostgreSQL, with three changes that large partition sets need and one for pools.
 
-Stock storage opens a connection for every operation, and the UI asks for the existence of every
-partition key separately. Here connections are kept, and keys are looked up in a set. Both rely on
-internals of the pinned Dagster release; the tests watch them. In ``dagster.yaml``::
+Stock storage opens a connection for every operation, writes most events one by one, and the UI asks for the
+existence of every partition key separately. Here connections are kept, batches are written at once
+(``dagster_events``), and keys are looked up in a set. All rely on internals of the pinned Dagster release; the
+tests watch them. In ``dagster.yaml``::
 
     storage:
       custom:
@@ -18,8 +19,9 @@ from typing import Any
 from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 from dagster._serdes import ConfigurableClassData
 from dagster_postgres import DagsterPostgresStorage
-from dagster_postgres.event_log import PostgresEventLogStorage
 from dagster_postgres.utils import get_token_provider_from_config, pg_url_from_config
+
+from resources.dagster_events import BatchedEventLogStorage
 
 _KEYS_SECONDS = 10.0
 _STATEMENT_MILLISECONDS = 60_000
@@ -36,7 +38,7 @@ def _seconds_to_next_claim(waiting: InstanceConcurrencyContext) -> float:
 setattr(InstanceConcurrencyContext, "interval_to_next_pending_claim_check", _seconds_to_next_claim)  # noqa: B010
 
 
-class CachedKeysEventLogStorage(PostgresEventLogStorage):
+class CachedKeysEventLogStorage(BatchedEventLogStorage):
     """Answers ``has_dynamic_partition`` from a set of keys, at most 10 s old.
 
     A key that is not in the set is looked up in the database, so a new one is seen at once; one that
@@ -65,6 +67,17 @@ class CachedKeysEventLogStorage(PostgresEventLogStorage):
         return keys
 
 
+def _ask_before_use(storage: Any) -> None:
+    """Connections that a restart of the database broke are replaced unseen, also after the webserver's own tuning."""
+    tune = storage.optimize_for_webserver
+
+    def tuned(*args: Any, **kwargs: Any) -> None:
+        tune(*args, **kwargs)
+        storage._engine.pool._pre_ping = True
+
+    storage.optimize_for_webserver = tuned
+
+
 class FacetPostgresStorage(DagsterPostgresStorage):
     """Dagster's run, event and schedule storage over pooled connections."""
 
@@ -81,6 +94,7 @@ class FacetPostgresStorage(DagsterPostgresStorage):
             postgres_url, should_autocreate_tables, token_provider=token_provider
         )
         for storage in (self._run_storage, self._event_log_storage, self._schedule_storage):
+            _ask_before_use(storage)
             storage.optimize_for_webserver(
                 statement_timeout=_STATEMENT_MILLISECONDS,
                 pool_recycle=_RECYCLE_SECONDS,

@@ -3,18 +3,25 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from facet_dagster import connect
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Harness, Ledger, Sandbox, TokenCounter, VectorStore
 from facet_dagster.settings import Settings, load_settings
 
 
+def _shown(what: str, setting: str) -> Any:
+    """A field that the Launchpad shows: a run takes its ports from the environment alone."""
+    return Field(default="", description=f"For information: {what}. {setting} in the environment sets it.")
+
+
 class LedgerResource(dg.ConfigurableResource[Ledger]):
     """PostgreSQL: a server, or the embedded one."""
 
-    server: str
+    server: str = _shown("where the ledger is", "FACET_POSTGRES_URL")
 
     def create_resource(self, context: dg.InitResourceContext) -> Ledger:
         return connect.open_ledger(load_settings())
@@ -23,7 +30,7 @@ class LedgerResource(dg.ConfigurableResource[Ledger]):
 class StoreResource(dg.ConfigurableResource[ArtifactStore]):
     """Content-addressed blobs."""
 
-    folder: str
+    folder: str = _shown("where artifacts lie", "FACET_HOME")
 
     def create_resource(self, context: dg.InitResourceContext) -> ArtifactStore:
         return connect.open_store(load_settings())
@@ -32,7 +39,7 @@ class StoreResource(dg.ConfigurableResource[ArtifactStore]):
 class SandboxResource(dg.ConfigurableResource[Sandbox]):
     """Docker Engine."""
 
-    base_image: str
+    base_image: str = _shown("what environments are built on", "FACET_BASE_IMAGE")
 
     def create_resource(self, context: dg.InitResourceContext) -> Sandbox:
         return connect.open_sandbox(load_settings())
@@ -41,7 +48,7 @@ class SandboxResource(dg.ConfigurableResource[Sandbox]):
 class EmbedderResource(dg.ConfigurableResource[Embedder]):
     """sentence-transformers."""
 
-    dtype: str
+    dtype: str = _shown("number format of the embedder", "FACET_EMBEDDER_DTYPE")
 
     def create_resource(self, context: dg.InitResourceContext) -> Embedder:
         return connect.open_embedder(load_settings())
@@ -50,7 +57,7 @@ class EmbedderResource(dg.ConfigurableResource[Embedder]):
 class VectorStoreResource(dg.ConfigurableResource[VectorStore]):
     """Qdrant: a server, or the embedded shard, which one process at a time may open."""
 
-    server: str
+    server: str = _shown("where vectors lie", "FACET_QDRANT_URL")
 
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[VectorStore]:
@@ -61,8 +68,8 @@ class VectorStoreResource(dg.ConfigurableResource[VectorStore]):
 class LLMResource(dg.ConfigurableResource[LLM]):
     """A litellm model, or the tape."""
 
-    model: str
-    tape: str
+    model: str = _shown("what answers model calls", "FACET_MODEL or FACET_MODELS")
+    tape: str = _shown("which recording is replayed, where no model is set", "FACET_TAPE")
 
     def create_resource(self, context: dg.InitResourceContext) -> LLM:
         settings = load_settings()
@@ -73,8 +80,8 @@ class LLMResource(dg.ConfigurableResource[LLM]):
 class HarnessResource(dg.ConfigurableResource[Harness]):
     """The Harbor tool, with an agent and a teacher."""
 
-    agent: str
-    teacher: str
+    agent: str = _shown("who tries tasks", "FACET_AGENT")
+    teacher: str = _shown("the model of that agent", "FACET_TEACHER")
 
     def create_resource(self, context: dg.InitResourceContext) -> Harness:
         return connect.open_harness(load_settings())
@@ -83,7 +90,7 @@ class HarnessResource(dg.ConfigurableResource[Harness]):
 class TokenCounterResource(dg.ConfigurableResource[TokenCounter]):
     """A tokenizer, or an estimate."""
 
-    tokenizer: str
+    tokenizer: str = _shown("by what tokens are counted", "FACET_TOKENIZER")
 
     def create_resource(self, context: dg.InitResourceContext) -> TokenCounter:
         return connect.open_counter(load_settings())

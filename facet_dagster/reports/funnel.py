@@ -167,14 +167,6 @@ def _losses(*stages: Mapping[str, StageResult]) -> dict[str, int]:
     return dict(Counter(str(r.rejection.reason) for r in rejected if r.rejection))
 
 
-def funnel_markdown(report: Funnel) -> str:
-    """The table as Markdown."""
-    lines = ["| Stage | Count | Share | Losses |", "|---|---:|---:|---|"]
-    for row in report.rows:
-        lines.append(f"| {row.label} | {row.count} | {share_text(report, row)} | {losses_text(row)} |")
-    return "\n".join(lines)
-
-
 def share_text(report: Funnel, row: Row) -> str:
     """``84.6 % of first_builds``, or nothing."""
     share = report.share(row)

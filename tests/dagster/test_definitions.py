@@ -5,8 +5,12 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
+from facet_dagster.adapters.memory import MemoryLedger
+from facet_dagster.connect import open_counter
 from facet_dagster.definitions import defs
 from facet_dagster.domain.ids import BUCKETS
+from facet_dagster.pipeline.versions import code_versions
+from facet_dagster.settings import load_settings
 
 FUNNEL = (
     "skills",
@@ -72,3 +76,32 @@ def test_every_partitioned_stage_has_the_accepted_check_and_a_code_version(graph
     assert {key.name for key in node(graph, name).check_keys} == {"accepted"} | whole.get(name, set())
     assert node(graph, name).code_version
     assert node(graph, name).description
+
+
+@pytest.mark.parametrize("name", FUNNEL)
+def test_every_asset_says_who_is_asked_and_what_it_uses(graph, name: str) -> None:  # type: ignore[no-untyped-def]
+    [owner] = node(graph, name).owners
+    assert owner.startswith("team:")
+    assert node(graph, name).kinds
+    assert len(node(graph, name).kinds) <= 3
+
+
+@pytest.mark.parametrize("name", SEED_ASSETS)
+def test_the_launchpad_explains_a_run(name: str) -> None:
+    job = defs.get_repository_def().get_implicit_job_def_for_assets([dg.AssetKey(name)])
+    assert job is not None
+    field = job.get_node_named(name).definition.config_field.config_type.fields["workers"]
+    assert (field.default_value, "FACET_WORKERS" in field.description) == (0, True)
+
+
+def test_a_setting_changes_the_code_versions_of_the_stages_that_depend_on_it() -> None:
+    settings = load_settings()
+    slower = settings.model_copy(update={"trial_seconds": settings.trial_seconds + 1})
+    old, new = (code_versions(found, MemoryLedger(), "t") for found in (settings, slower))
+    assert {name for name in old if old[name] != new[name]} == {"first_validation", "task", "certificate"}
+    assert set(old) == set(FUNNEL[:15])
+
+
+def test_assets_have_the_code_version_of_the_settings(graph) -> None:  # type: ignore[no-untyped-def]
+    wanted = code_versions(load_settings(), MemoryLedger(), open_counter(load_settings()).name)
+    assert {name: node(graph, name).code_version for name in wanted} == wanted
