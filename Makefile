@@ -13,7 +13,7 @@ SETUP := $(PYTHON) -m facet_dagster.setup
 # Tests mostly wait for containers: two streams of them, each with a PostgreSQL of its own.
 PYTEST_ARGS ?= -n 2 --dist loadgroup --durations 15
 
-.PHONY: help setup demo test ui verify-harbor check clean-containers stop
+.PHONY: help setup demo test ui verify-harbor check clean-containers stop stack-env pin stack-demo
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,3 +48,13 @@ clean-containers: ## remove every container, image and volume that the platform 
 
 stop: ## stop the embedded Postgres
 	@$(FACET) stop
+
+stack-env: setup ## write what docker-compose.yml needs of this host: .env, deploy/secrets
+	@$(VENV)/bin/python -m facet_dagster.setup.stack
+
+pin: setup ## write the digests of the images in docker-compose.yml, where a registry answers
+	@$(VENV)/bin/python -m facet_dagster.setup.pin
+
+stack-demo: ## bring the stack up from images built here, and carry one seed through it
+	@$(SETUP) --with harbor
+	@FACET_STACK_DEMO=1 $(VENV)/bin/python -m pytest -n0 tests/e2e/test_stack.py

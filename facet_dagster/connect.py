@@ -39,6 +39,7 @@ from facet_dagster.adapters.token_counter import TokenizersTokenCounter
 from facet_dagster.deployments import load_models
 from facet_dagster.domain.evaluation import Endpoint
 from facet_dagster.errors import BudgetExceeded, ConfigError
+from facet_dagster.instance import instance_environment
 from facet_dagster.pipeline.sources import Source
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Harness, Ledger, TokenCounter, VectorStore
 from facet_dagster.reports.exports.harbor import Publish
@@ -286,24 +287,5 @@ def dagster_environment(settings: Settings, inherited: Mapping[str, str]) -> dic
 
     Starts the embedded PostgreSQL when it is down.
     """
-    home = settings.home / "dagster"
-    home.mkdir(parents=True, exist_ok=True)
     url = postgres_url(settings.home, "dagster", server=settings.postgres_url)
-    text = (ROOT / "dagster.yaml").read_text(encoding="utf-8").replace("${POSTGRES_URL}", f'"{url}"')
-    _write_if_changed(home / "dagster.yaml", text)
-    path = os.pathsep.join(filter(None, [str(ROOT), inherited.get("PYTHONPATH", "")]))
-    return {
-        **inherited,
-        "DAGSTER_HOME": str(home),
-        "DAGSTER_EVENT_BATCH_SIZE": "1000",
-        "DAGSTER_DISABLE_TELEMETRY": "1",
-        "FACET_HOME": str(settings.home),
-        "PYTHONPATH": path,
-    }
-
-
-def _write_if_changed(path: Path, text: str) -> None:
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        aside = path.with_suffix(f".{os.getpid()}.new")
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+    return instance_environment(settings, url, inherited)

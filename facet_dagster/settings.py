@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import quote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from facet_dagster.domain.cron import cron_problem, zone_problem
 from facet_dagster.domain.task import Order, Pipeline
 from facet_dagster.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
-_PATHS = ("models", "record", "sources", "tokenizer", "night_releases", "benchmarks", "export_benchmarks", "evaluation")
+_PATHS = (
+    *("models", "record", "sources", "tokenizer", "night_releases", "benchmarks", "export_benchmarks", "evaluation"),
+    *("secrets", "dagster"),
+)
 OTHER_ORDERS_REPAIRS = 3  # what the paper gave to Reverse and Joint
-_OF_SETUP = {"FACET_CACHE", "FACET_DEBIAN_MIRROR", "FACET_DEBIAN_SECURITY_MIRROR"}
+_OF_SETUP = {"FACET_CACHE", "FACET_DEBIAN_MIRROR", "FACET_DEBIAN_SECURITY_MIRROR", "FACET_SECRETS"}
 _ENV_FILE = ".env"
 
 
@@ -27,7 +32,11 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="FACET_", env_file=_ENV_FILE, extra="ignore", frozen=True)
 
     home: Path = Field(default=ROOT / ".facet", description="everything that runs lives here")
+    secrets: Path | None = Field(
+        default=None, description="a folder of files such as facet_api_key: what the environment does not set"
+    )
     postgres_url: str = Field(default="", description="a PostgreSQL server; empty: the embedded one")
+    postgres_password: SecretStr | None = Field(default=None, description="of postgres_url, where that holds none")
     qdrant_url: str = Field(default="", description="a Qdrant server; empty: the embedded shard")
     model: str = Field(default="", description="any litellm model; empty: replay the tape")
     models: Path | None = Field(default=None, description="a file that says which model answers which call")
@@ -166,6 +175,9 @@ class Settings(BaseSettings):
     run_days: float = Field(
         default=30.0, ge=0, description="days after which it removes Dagster's runs that newer ones have superseded"
     )
+    dagster: Path | None = Field(
+        default=None, description="sections over those of dagster.yaml, such as a launcher (docs/deployment.md)"
+    )
     ui_host: str = Field(default="127.0.0.1", description="interface of the web UI; it can start code: keep it private")
     ui_port: int = Field(default=3000, ge=1, le=65_535)
     review_url: str = Field(default="", description="where people reach the review page; partitions link to it")
@@ -259,11 +271,33 @@ def _text(file: Path) -> str:
         return ""
 
 
+def secret_names() -> frozenset[str]:
+    """The variables that hold secrets."""
+    fields = Settings.model_fields.items()
+    return frozenset(f"FACET_{name.upper()}" for name, field in fields if "SecretStr" in str(field.annotation))
+
+
 def load_settings() -> Settings:
-    """Read the environment. Raises ConfigError naming each wrong variable."""
+    """Read the environment, and the folder of secrets. Raises ConfigError naming each wrong variable."""
+    folder = os.environ.get("FACET_SECRETS")  # noqa: TID251 - says where the rest of the settings are read
+    if folder and not os.path.isdir(folder):
+        raise ConfigError(f"FACET_SECRETS: {folder} is no folder; name one that holds a file for each secret.")
     try:
-        settings = Settings()
+        settings = Settings(_secrets_dir=folder or None)
     except ValidationError as error:
         wrong = "; ".join(f"FACET_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
         raise ConfigError(f"Settings are wrong: {wrong}. Correct the environment or .env.") from error
-    return settings.model_copy(update={"home": settings.home.absolute()})
+    except SettingsError as error:
+        why = error.__cause__ or error
+        raise ConfigError(f"Settings cannot be read ({why}): let this user read the files in FACET_SECRETS.") from error
+    return settings.model_copy(update={"home": settings.home.absolute(), "postgres_url": _with_password(settings)})
+
+
+def _with_password(settings: Settings) -> str:
+    """``postgres_url`` with the password that stands apart from it."""
+    url, password = settings.postgres_url, settings.postgres_password
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    if not password or not at or ":" in user:
+        return url
+    return parts._replace(netloc=f"{user}:{quote(password.get_secret_value(), safe='')}@{host}").geturl()
