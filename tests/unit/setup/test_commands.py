@@ -9,7 +9,10 @@ from pathlib import Path
 from facet_dagster.setup.paths import process_env
 
 ROOT = Path(__file__).resolve().parents[3]
-TARGETS = {"setup", "demo", "test", "ui", "verify-harbor", "check", "clean-containers", "stop", "help"}
+TARGETS = {
+    *("setup", "demo", "test", "ui", "verify-harbor", "check", "clean-containers", "stop", "help"),
+    *("stack-env", "stack-demo", "pin"),
+}
 
 
 def make(*arguments: str) -> str:
