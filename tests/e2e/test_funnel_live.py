@@ -113,8 +113,12 @@ def test_trials_of_a_certified_task_are_all_there(stories: dict[str, dict[str, A
 
 def test_exported_packages_are_whole(live: Live, tmp_path: Path) -> None:
     live.installation.json("export", "harbor", str(tmp_path))
-    folders = sorted(path for path in tmp_path.iterdir())
-    assert len(folders) == 6
+    folders = sorted(path.parent for path in tmp_path.glob("*/task.toml"))
+    refused = json.loads((tmp_path / "manifest.json").read_text())["refused"]
+    # The handmade model writes nearly the same task for every pair.
+    assert {one["reason"] for one in refused} == {"near duplicate"}
+    assert len({*(path.name for path in folders), *(one["task"] for one in refused)}) == 6
+    assert folders
     for folder in folders:
         names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
         assert {
@@ -144,7 +148,8 @@ def test_counters_of_model_calls_stand_on_the_asset(live: Live, monkeypatch: pyt
         monkeypatch.setenv(name, value)
     with dg.DagsterInstance.get() as instance:
         found = instance.fetch_observations(dg.AssetKey("task_draft"), limit=10).records
-    numbers = [{k: v.value for k, v in r.asset_observation.metadata.items()} for r in found if r.asset_observation]
+    seen = [{k: v.value for k, v in r.asset_observation.metadata.items()} for r in found if r.asset_observation]
+    numbers = [one for one in seen if "llm/calls" in one]  # the others tell what came of the partitions
     assert {"llm/calls", "llm/hits", "llm/retries", "llm/waited", "llm/malformed"} <= set(numbers[-1])
     assert sum(number["llm/calls"] for number in numbers) == sum(
         line["calls"] for line in live.installation.json("cost")["stages"] if line["name"] == "task_draft"
