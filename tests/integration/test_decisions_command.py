@@ -11,7 +11,7 @@ from alembic import command
 from alembic.config import Config
 
 from benchmarks.review import World, key
-from facet_dagster.adapters import postgres_ledger
+from facet_dagster.adapters.ledger_migrations import MIGRATIONS
 from facet_dagster.adapters.postgres_ledger import PostgresLedger
 from facet_dagster.connect import open_ledger, open_store
 from facet_dagster.domain.facts import AttemptFact, CheckFact, StageFact, TrialFact
@@ -103,7 +103,7 @@ def test_rows_of_an_older_ledger_are_given_to_the_result_that_they_belong_to(dat
     url = databases.new()
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     config = Config()
-    config.set_main_option("script_location", str(postgres_ledger._MIGRATIONS))
+    config.set_main_option("script_location", str(MIGRATIONS))
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "0003")
