@@ -22,6 +22,7 @@ from facet_dagster.adapters.postgres_ledger import PostgresLedger
 STREAMS = {"integration": "engine", "e2e": "funnel", "test_experiment_command.py": "funnel"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist writes groups into the names of tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With ``--dist loadgroup`` tests of whole installations stay together, tests of the engine stay together."""
     for item in items:
