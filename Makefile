@@ -11,7 +11,7 @@ VENV := $(FACET_HOME)/venv
 FACET := $(VENV)/bin/facet
 SETUP := $(PYTHON) -m facet_dagster.setup
 # Tests mostly wait for containers: two streams of them, each with a PostgreSQL of its own.
-PYTEST_ARGS ?= -n 2 --dist loadgroup --durations 15
+PYTEST_ARGS ?= -n 2 --durations 15
 
 .PHONY: help setup demo test ui verify-harbor check clean-containers stop stack-env pin stack-demo
 

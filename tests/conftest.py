@@ -14,24 +14,30 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from xdist.scheduler import LoadScopeScheduling
 
 from facet_dagster.adapters import embedded_postgres
 from facet_dagster.adapters.postgres_ledger import PostgresLedger
 
-# Two streams of tests share the machine's engine without a thought for each other; these files share images.
-STREAMS = {"integration": "engine", "e2e": "funnel", "test_experiment_command.py": "funnel"}
+# Tests of whole installations, and tests that share images of the engine: each is one stream. The rest fills up.
+STREAMS = {
+    "tests/integration/test_experiment_command.py": "funnel",
+    "tests/e2e/": "funnel",
+    "tests/integration/": "engine",
+    "tests/contracts/test_sandbox.py": "engine",
+}
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist writes groups into the names of tests
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With ``--dist loadgroup`` tests of whole installations stay together, tests of the engine stay together."""
-    for item in items:
-        names = (item.path.name, item.path.parent.name)
-        stream = next((STREAMS[name] for name in names if name in STREAMS), "")
-        if not stream and item.get_closest_marker("docker"):
-            stream = "engine"
-        if stream:
-            item.add_marker(pytest.mark.xdist_group(stream))
+class Streams(LoadScopeScheduling):
+    """Each stream stays with one worker, the longest first. The mark ``xdist_group`` does not do it: the pinned
+    xdist writes groups into names that the pinned pytest no longer reads from there."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((stream for start, stream in STREAMS.items() if nodeid.startswith(start)), nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Streams:
+    return Streams(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
