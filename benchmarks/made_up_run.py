@@ -20,7 +20,7 @@ from facet_dagster.domain.facts import (
 )
 from facet_dagster.domain.ids import bucket_keys, digest, to_json
 from facet_dagster.domain.outcome import Component, Reason, Rejection, StageResult, Verdict, reject
-from facet_dagster.domain.scenario import TaskFamily
+from facet_dagster.domain.seed import TaskFamily
 from facet_dagster.domain.task import RepairRound, Task, Validation
 from facet_dagster.domain.taxonomy import Category, Family
 from facet_dagster.funnel import Memo, Stage, plan

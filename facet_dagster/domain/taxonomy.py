@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from facet_dagster.domain.outcome import Sparse
-from facet_dagster.domain.scenario import TaskFamily
+from facet_dagster.domain.seed import TaskFamily
 
 
 class Family(StrEnum):

@@ -17,7 +17,7 @@ from uuid import uuid4
 from facet_dagster.domain.facts import SeedFact
 from facet_dagster.domain.ids import bucket_keys
 from facet_dagster.domain.outcome import Reason, Value, reject
-from facet_dagster.domain.scenario import Candidate, HypothesisReply, JudgedCandidate, SkillHypotheses
+from facet_dagster.domain.seed import Candidate, HypothesisReply, JudgedCandidate, SkillHypotheses
 from facet_dagster.domain.skill import Skill
 from facet_dagster.errors import ConfigError, MalformedReply
 from facet_dagster.funnel import plan, run_stage

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 
 from facet_dagster.domain.facts import EdgeFact, Fact, SeedFact
-from facet_dagster.domain.scenario import JudgedCandidate, Seed, Selection
+from facet_dagster.domain.seed import JudgedCandidate, Seed, Selection
 from facet_dagster.funnel import Compute, Outcome
 from facet_dagster.pipeline.skills import judged_candidates, kept_skills
 from facet_dagster.ports import LLM, ArtifactStore, Embedder, Ledger

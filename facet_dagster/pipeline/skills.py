@@ -15,7 +15,7 @@ from facet_dagster.domain.facts import (
 )
 from facet_dagster.domain.ids import bucket_keys, bucket_of
 from facet_dagster.domain.outcome import Reason, Verdict, reject
-from facet_dagster.domain.scenario import (
+from facet_dagster.domain.seed import (
     BucketCandidates,
     BucketHypotheses,
     Candidate,

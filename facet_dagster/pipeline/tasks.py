@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from facet_dagster.domain.environment import BuildAttempt, Environment, EnvironmentRepairReply, FileEdit
 from facet_dagster.domain.facts import SeedFact
 from facet_dagster.domain.outcome import Reason
-from facet_dagster.domain.scenario import Scenario, Seed
+from facet_dagster.domain.scenario import Scenario
+from facet_dagster.domain.seed import Seed
 from facet_dagster.domain.skill import Skill
 from facet_dagster.domain.task import Draft, Task
 from facet_dagster.errors import ConfigError, InvariantError

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from facet_dagster.domain.outcome import Value
-from facet_dagster.domain.scenario import TaskFamily
+from facet_dagster.domain.seed import TaskFamily
 from facet_dagster.domain.skill import Skill
 from facet_dagster.domain.taxonomy import Category, Family, Tier
 from facet_dagster.errors import ConfigError

@@ -17,9 +17,9 @@ from facet_dagster.domain.scenario import (
     Dimensions,
     ReferencesReply,
     Scenario,
-    Seed,
     SkillAnalysis,
 )
+from facet_dagster.domain.seed import Seed
 from facet_dagster.domain.skill import Skill
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import LLM

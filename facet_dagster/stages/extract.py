@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from facet_dagster.domain.facts import HypothesisFact
-from facet_dagster.domain.scenario import Hypothesis, HypothesisReply, SkillHypotheses, Span
+from facet_dagster.domain.seed import Hypothesis, HypothesisReply, SkillHypotheses, Span
 from facet_dagster.domain.skill import Skill
 from facet_dagster.funnel import Outcome
 

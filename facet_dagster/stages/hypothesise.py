@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from facet_dagster import prompts
 from facet_dagster.domain.facts import HypothesisFact
-from facet_dagster.domain.scenario import HypothesisReply, SkillHypotheses
+from facet_dagster.domain.seed import HypothesisReply, SkillHypotheses
 from facet_dagster.domain.skill import Skill
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import LLM

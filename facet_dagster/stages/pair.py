@@ -8,7 +8,7 @@ from typing import Any
 from facet_dagster import prompts
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.outcome import Component, Reason, reject
-from facet_dagster.domain.scenario import Candidate, HypothesisReply, JudgedCandidate, JudgeReply
+from facet_dagster.domain.seed import Candidate, HypothesisReply, JudgedCandidate, JudgeReply
 from facet_dagster.domain.skill import Skill, describe
 from facet_dagster.errors import MalformedReply
 from facet_dagster.ports import LLM, Embedder, VectorStore

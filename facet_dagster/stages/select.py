@@ -14,7 +14,7 @@ from datetime import date
 import numpy as np
 
 from facet_dagster.domain.ids import digest, seed_key
-from facet_dagster.domain.scenario import JudgedCandidate, Seed
+from facet_dagster.domain.seed import JudgedCandidate, Seed
 from facet_dagster.domain.skill import Skill
 from facet_dagster.ports import Embedder, Vectors
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -16,6 +15,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from facet_dagster.setup.browser import chromium
 from tests.e2e.conftest import FACET, Live
+from tests.fixtures.web_client import free_port
 
 pytestmark = [pytest.mark.docker, pytest.mark.postgres, pytest.mark.browser]
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
@@ -24,9 +24,7 @@ SHOTS = Path(os.environ["FACET_SHOTS"]) if os.environ.get("FACET_SHOTS") else No
 
 @pytest.fixture(scope="module")
 def address(live: Live) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     found = f"http://127.0.0.1:{port}"
     home = live.installation.home
     with (home / "review.log").open("wb") as log:

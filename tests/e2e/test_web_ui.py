@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import socket
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,58 +15,33 @@ from playwright.sync_api import Page, sync_playwright
 
 from facet_dagster.setup.browser import chromium
 from tests.e2e.conftest import FACET, ROOT, Live
+from tests.fixtures.web_client import WebClient, free_port, wait_for
 
 pytestmark = [pytest.mark.docker, pytest.mark.postgres, pytest.mark.browser]
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 SHOTS = Path(os.environ.get("FACET_SHOTS", "")) if os.environ.get("FACET_SHOTS") else None
-SECONDS = 300
 
 
-def wait_for(what: Any, seconds: float = SECONDS) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := what():
-            return found
-        time.sleep(1)
-    pytest.fail(f"nothing within {seconds} s")
-
-
-class Server:
+class Server(WebClient):
     """``facet ui`` on a free port."""
 
     def __init__(self, live: Live) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        super().__init__(free_port())
         environment = live.installation.environment(FACET_UI_PORT=str(self.port))
-        self.log = (live.installation.home / "ui.log").open("wb")
+        self.ui_log = (live.installation.home / "ui.log").open("wb")
         self.process = subprocess.Popen(
-            [str(FACET), "ui"], env=environment, cwd=live.installation.home, stdout=self.log, stderr=self.log
+            [str(FACET), "ui"], env=environment, cwd=live.installation.home, stdout=self.ui_log, stderr=self.ui_log
         )
-
-    def query(self, text: str, **variables: Any) -> Any:
-        body = json.dumps({"query": text, "variables": variables}).encode()
-        url = f"http://127.0.0.1:{self.port}/graphql"
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            found = json.load(answer)
-        assert "errors" not in found, found["errors"]
-        return found["data"]
 
     def answers(self) -> bool:
         assert self.process.poll() is None, "the web UI ended"
-        try:
-            return bool(
-                self.query("{ workspaceOrError { __typename ... on Workspace { locationEntries { loadStatus } } } }")
-            )
-        except OSError:
-            return False
+        return super().answers()
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(60)
-        self.log.close()
+        self.ui_log.close()
 
 
 @pytest.fixture(scope="module")

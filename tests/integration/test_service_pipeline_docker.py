@@ -22,7 +22,7 @@ from facet_dagster.domain.environment import (
     SourceFile,
 )
 from facet_dagster.domain.outcome import Reason
-from facet_dagster.domain.scenario import Seed
+from facet_dagster.domain.seed import Seed
 from facet_dagster.domain.task import Draft, Task
 from facet_dagster.pipeline.tasks import _rebuilder
 from facet_dagster.ports import Run

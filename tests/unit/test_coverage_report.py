@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from facet_dagster.domain.environment import Environment
-from facet_dagster.domain.scenario import Discriminator, Scenario, Span
+from facet_dagster.domain.scenario import Discriminator, Scenario
+from facet_dagster.domain.seed import Span
 from facet_dagster.domain.task import Draft, Section
 from facet_dagster.reports.coverage import coverage, rids_in, rules_in
 from tests.fixtures import task_example as example

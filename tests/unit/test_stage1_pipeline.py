@@ -18,7 +18,7 @@ from facet_dagster.adapters.memory import (
 )
 from facet_dagster.domain.facts import HypothesisFact, SeedFact
 from facet_dagster.domain.ids import bucket_keys
-from facet_dagster.domain.scenario import Selection
+from facet_dagster.domain.seed import Selection
 from facet_dagster.domain.skill import Family
 from facet_dagster.errors import ConfigError
 from facet_dagster.funnel import Compute, Stage, plan, run_stage

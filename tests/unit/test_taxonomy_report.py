@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from facet_dagster.domain.scenario import TaskFamily
+from facet_dagster.domain.seed import TaskFamily
 from facet_dagster.domain.skill import Family, Licence, Skill
 from facet_dagster.domain.taxonomy import Category, Classification, Tier
 from facet_dagster.errors import ConfigError

@@ -9,7 +9,7 @@ import pytest
 from facet_dagster.adapters.memory import MemoryArtifactStore, MemoryLedger
 from facet_dagster.domain.facts import SeedFact
 from facet_dagster.domain.outcome import Reason, reject
-from facet_dagster.domain.scenario import Seed
+from facet_dagster.domain.seed import Seed
 from facet_dagster.funnel import Outcome, plan, run_stage
 from facet_dagster.pipeline.graph import seed_stages
 from facet_dagster.reports.statistics import difference

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from facet_dagster.domain.scenario import TaskFamily
+from facet_dagster.domain.seed import TaskFamily
 
 # Table 5, by the names of our funnel's rows.
 FUNNEL = {

@@ -7,7 +7,7 @@ from collections import Counter
 
 from matplotlib import rc_context
 
-from facet_dagster.domain.scenario import TaskFamily
+from facet_dagster.domain.seed import TaskFamily
 from facet_dagster.errors import ConfigError
 from facet_dagster.reports.page import draw, paper
 from facet_dagster.reports.page.home import Home, counted

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from facet_dagster.domain.outcome import Value
-from facet_dagster.domain.scenario import TaskFamily
+from facet_dagster.domain.seed import TaskFamily
 from facet_dagster.domain.taxonomy import Category
 
 FILE = Path(__file__).with_name("categories.toml")

@@ -18,7 +18,8 @@ from facet_dagster.domain.environment import (
 from facet_dagster.domain.facts import ArtifactFact, AttemptFact
 from facet_dagster.domain.ids import digest, to_json
 from facet_dagster.domain.outcome import Reason, Rejection, reject
-from facet_dagster.domain.scenario import Scenario, Seed
+from facet_dagster.domain.scenario import Scenario
+from facet_dagster.domain.seed import Seed
 from facet_dagster.errors import MalformedReply, SandboxError
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import LLM, ArtifactStore, BuildFailed, Sandbox

@@ -6,13 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from facet_dagster.domain.scenario import (
-    AlignmentReply,
-    AnalysisReply,
-    ReconstructReply,
-    ReferencesReply,
-    Requirement,
-)
+from facet_dagster.domain.scenario import AlignmentReply, AnalysisReply, ReconstructReply, ReferencesReply, Requirement
 
 _PATH = re.compile(r"/app(?:/[\w.@+-]+)+")
 _FILE = re.compile(r"/app(?:/[\w.@+-]+)*/[\w@+-][\w.@+-]*\.\w+")

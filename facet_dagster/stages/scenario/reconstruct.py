@@ -23,10 +23,9 @@ from facet_dagster.domain.scenario import (
     ReconstructReply,
     ReferencesReply,
     Scenario,
-    Seed,
-    Span,
     specification,
 )
+from facet_dagster.domain.seed import Seed, Span
 from facet_dagster.domain.skill import Skill
 from facet_dagster.funnel import Outcome
 from facet_dagster.ports import LLM, ArtifactStore

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from facet_dagster.domain.scenario import AnalysisReply, Span
+from facet_dagster.domain.scenario import AnalysisReply
+from facet_dagster.domain.seed import Span
 from facet_dagster.domain.skill import Skill
 
 _WORD = re.compile(r"[^\W_]+")

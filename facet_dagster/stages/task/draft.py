@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from facet_dagster.domain.environment import WORKDIR, Environment, shorten
 from facet_dagster.domain.ids import canonical, digest
-from facet_dagster.domain.scenario import Scenario, Seed
+from facet_dagster.domain.scenario import Scenario
+from facet_dagster.domain.seed import Seed
 from facet_dagster.domain.services import LOGS
 from facet_dagster.domain.task import Draft
 from facet_dagster.errors import InvariantError

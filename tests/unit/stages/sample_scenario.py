@@ -5,7 +5,8 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from facet_dagster.domain.scenario import Scenario, Seed
+from facet_dagster.domain.scenario import Scenario
+from facet_dagster.domain.seed import Seed
 
 OUTPUT = "/app/out/report.json"
 RULES = ["1. Read orders.csv.", "2. An order of at least 10000 cents is large.", "3. Sort by id.", "4. Write JSON."]

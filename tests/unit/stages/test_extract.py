@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from facet_dagster.domain.facts import HypothesisFact
-from facet_dagster.domain.scenario import SkillHypotheses, TaskFamily
+from facet_dagster.domain.seed import SkillHypotheses, TaskFamily
 from facet_dagster.domain.skill import Family, Licence, Skill
 from facet_dagster.domain.taxonomy import Category, Classification, Tier
 from facet_dagster.stages.extract import MOST, extract

@@ -9,7 +9,7 @@ import pytest
 from facet_dagster import prompts
 from facet_dagster.adapters.memory import ScriptedLLM
 from facet_dagster.domain.facts import HypothesisFact
-from facet_dagster.domain.scenario import HypothesisReply, SkillHypotheses
+from facet_dagster.domain.seed import HypothesisReply, SkillHypotheses
 from facet_dagster.domain.skill import Family, Licence, Skill
 from facet_dagster.errors import MalformedReply
 from facet_dagster.stages import hypothesise

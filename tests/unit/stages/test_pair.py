@@ -9,7 +9,7 @@ import pytest
 
 from facet_dagster import prompts
 from facet_dagster.adapters.memory import HashEmbedder, MemoryVectorStore, ScriptedLLM
-from facet_dagster.domain.scenario import Candidate, HypothesisReply, JudgedCandidate, JudgeReply
+from facet_dagster.domain.seed import Candidate, HypothesisReply, JudgedCandidate, JudgeReply
 from facet_dagster.domain.skill import Family, Licence, Skill, describe
 from facet_dagster.ports import Point
 from facet_dagster.stages import pair

@@ -15,7 +15,7 @@ from facet_dagster.adapters.memory import HashEmbedder
 from facet_dagster.adapters.sentence_transformers_embedder import SentenceTransformersEmbedder
 from facet_dagster.domain.ids import digest
 from facet_dagster.domain.outcome import Reason, reject
-from facet_dagster.domain.scenario import Candidate, JudgedCandidate, JudgeReply, TaskFamily
+from facet_dagster.domain.seed import Candidate, JudgedCandidate, JudgeReply, TaskFamily
 from facet_dagster.domain.skill import Family, Licence, Skill
 from facet_dagster.domain.taxonomy import Category, Classification, Tier
 from facet_dagster.stages.pair import pair_id
