@@ -1,17 +1,16 @@
 """What a night shows of all that was made: yields against earlier batches, health of released tasks, the release."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import dagster as dg
 
 from assets._dagster import own, owner_of
-from facet_dagster.ports import ArtifactStore, Ledger, Sandbox, TokenCounter
+from facet_dagster.ports import ArtifactStore, Embedder, Ledger, Sandbox, TokenCounter
 from facet_dagster.reports.health import Health, health_markdown, sample
 from facet_dagster.reports.health import health as replay_all
 from facet_dagster.reports.release import release as write_release
-from facet_dagster.reports.releases import diff_markdown, releases
+from facet_dagster.reports.releases import Release, diff_markdown, releases
 from facet_dagster.reports.yields import Yields, yields_markdown
 from facet_dagster.reports.yields import yields as yields_of
 from facet_dagster.settings import Settings
@@ -136,18 +135,28 @@ def release(
     ledger: dg.ResourceParam[Ledger],
     store: dg.ResourceParam[ArtifactStore],
     tokens: dg.ResourceParam[TokenCounter],
+    embedder: dg.ResourceParam[Embedder],
 ) -> dg.MaterializeResult[None]:
-    """All certified tasks and training sets in a dated folder, with what is new, changed and lost since the last."""
+    """What may be given away of all certified tasks, and training sets: dated, with what is new, changed and lost."""
     own(context)
     day = f"{datetime.now(ZoneInfo(settings.night_timezone)):%Y-%m-%d}"
     found = yields_of(settings, tokens.name, ledger, config.batch)
-    made = write_release(settings, tokens.name, ledger, store, day=day, night=config.night, found=found)
+    made = write_release(
+        *(settings, tokens.name, ledger, store),
+        day=day,
+        night=config.night,
+        found=found,
+        embedder=embedder if settings.compared_with else None,
+    )
+    return dg.MaterializeResult(metadata=_told(made, settings))
+
+
+def _told(made: Release, settings: Settings) -> dict[str, dg.MetadataValue]:
     before = [manifest.name for manifest in releases(settings.releases) if manifest.name != made.name]
-    shown: Sequence[tuple[str, dg.MetadataValue]] = [
-        ("release", dg.MetadataValue.text(made.name)),
-        ("folder", dg.MetadataValue.path(made.folder)),
-        ("written", dg.MetadataValue.bool(made.written)),
-        ("diff", dg.MetadataValue.md(diff_markdown(made.diff, before[-1] if before else ""))),
-        ("report", dg.MetadataValue.json(made.model_dump(mode="json"))),
-    ]
-    return dg.MaterializeResult(metadata=dict(shown))
+    return {
+        "release": dg.MetadataValue.text(made.name),
+        "folder": dg.MetadataValue.path(made.folder),
+        "written": dg.MetadataValue.bool(made.written),
+        "diff": dg.MetadataValue.md(diff_markdown(made.diff, before[-1] if before else "")),
+        "report": dg.MetadataValue.json(made.model_dump(mode="json")),
+    }

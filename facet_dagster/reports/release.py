@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,8 +21,10 @@ from facet_dagster.funnel import current
 from facet_dagster.pipeline.graph import seed_stages
 from facet_dagster.pipeline.quarantine import decided_by, quarantined
 from facet_dagster.pipeline.rollouts import protocol_of, rollout_stages
-from facet_dagster.ports import ArtifactStore, Ledger
+from facet_dagster.ports import ArtifactStore, Embedder, Ledger
 from facet_dagster.reports.datasets import Kind, dataset
+from facet_dagster.reports.exports.alike import texts_of
+from facet_dagster.reports.exports.chosen import must_stay
 from facet_dagster.reports.releases import MANIFEST, Diff, Manifest, Release, Released, readme, releases
 from facet_dagster.reports.tasks import tasks
 from facet_dagster.reports.yields import Yields
@@ -42,8 +44,11 @@ def release(
     day: str,
     night: str = "",
     found: Yields | None = None,
+    embedder: Embedder | None = None,
 ) -> Release:
     """Write a release named after ``day`` (ISO) unless nothing changed. Processes wait for each other.
+
+    Without ``embedder`` tasks are compared with benchmarks by words alone.
 
     Raises ConfigError, LedgerError.
     """
@@ -51,9 +56,10 @@ def release(
     with ledger.claim(CLAIM):
         _sweep(folder)
         last = next(reversed(releases(folder)), None)
-        listed = released(settings, ledger, store, last)
+        refused = barred(settings, ledger, store, embedder)
+        listed = released(settings, ledger, store, last, refused)
         training = _training(settings, tokenizer, ledger)
-        diff = _diff(last, listed, training, settings, ledger)
+        diff = _diff(last, listed, training, refused, settings, ledger)
         if diff.empty:
             name = last.name if last else ""
             return Release(name=name, folder=str(folder / name), written=False, diff=diff, tasks=len(listed))
@@ -69,13 +75,27 @@ def release(
             diff=diff,
             yields=found,
         )
-        _write(folder, manifest, settings, tokenizer, ledger, store)
+        _write(folder, manifest, settings, tokenizer, ledger, store, embedder)
     target = folder / manifest.name
     return Release(name=manifest.name, folder=str(target), written=True, diff=diff, tasks=len(listed))
 
 
-def released(settings: Settings, ledger: Ledger, store: ArtifactStore, last: Manifest | None) -> dict[str, Released]:
-    """Key -> task: what is certified now, and of the ``last`` release what is merely stale."""
+def barred(
+    settings: Settings, ledger: Ledger, store: ArtifactStore, embedder: Embedder | None = None
+) -> dict[str, str]:
+    """Certified task -> why it must not be given away: its licence, or a benchmark that it repeats."""
+    lines = tasks(settings, ledger, store)
+    texts = {line.key: texts_of(line.package, store) for line in lines}
+    return {key: left.what for key, left in must_stay(lines, texts, settings, embedder)[1].items()}
+
+
+def released(
+    settings: Settings, ledger: Ledger, store: ArtifactStore, last: Manifest | None, refused: Collection[str]
+) -> dict[str, Released]:
+    """Key -> task: what is certified now and may be given away, and of the ``last`` release what is merely stale.
+
+    Near duplicates stay: which of them an export keeps may change, and a release stands.
+    """
     listed = {
         line.key: Released(
             package=line.package,
@@ -85,9 +105,10 @@ def released(settings: Settings, ledger: Ledger, store: ArtifactStore, last: Man
             level=line.level,
         )
         for line in tasks(settings, ledger, store)
+        if line.key not in refused
     }
     if last is not None:
-        gone = sorted(set(last.tasks) - set(listed))
+        gone = sorted(set(last.tasks) - set(listed) - set(refused))
         reasons = lost(gone, settings, ledger)
         listed |= {key: last.tasks[key].model_copy(update={"stale": True}) for key in gone if key not in reasons}
     return dict(sorted(listed.items()))
@@ -113,14 +134,19 @@ def _training(settings: Settings, tokenizer: str, ledger: Ledger) -> str:
 
 
 def _diff(
-    last: Manifest | None, listed: Mapping[str, Released], training: str, settings: Settings, ledger: Ledger
+    last: Manifest | None,
+    listed: Mapping[str, Released],
+    training: str,
+    refused: Mapping[str, str],
+    settings: Settings,
+    ledger: Ledger,
 ) -> Diff:
     before = last.tasks if last else {}
     gone = sorted(set(before) - set(listed))
     return Diff(
         new=tuple(sorted(set(listed) - set(before))),
         changed=tuple(key for key in listed if key in before and listed[key].package != before[key].package),
-        lost=lost(gone, settings, ledger),
+        lost={**{key: refused[key] for key in gone if key in refused}, **lost(gone, settings, ledger)},
         training=training != (last.training if last else ""),
     )
 
@@ -141,14 +167,20 @@ def _sweep(folder: Path) -> None:
 
 
 def _write(
-    folder: Path, manifest: Manifest, settings: Settings, tokenizer: str, ledger: Ledger, store: ArtifactStore
+    folder: Path,
+    manifest: Manifest,
+    settings: Settings,
+    tokenizer: str,
+    ledger: Ledger,
+    store: ArtifactStore,
+    embedder: Embedder | None,
 ) -> None:
     part = folder / f".{manifest.name}.part"
     try:
         part.mkdir(parents=True)
         for key, task in manifest.tasks.items():
             export(store.get(task.package), part / "tasks" / key)
-        rows = _datasets(part, settings, tokenizer, ledger, store) if manifest.training else {}
+        rows = _datasets(part, settings, tokenizer, ledger, store, embedder) if manifest.training else {}
         whole = manifest.model_copy(update={"datasets": rows})
         text = json.dumps(whole.model_dump(mode="json"), ensure_ascii=False, indent=1, sort_keys=True)
         (part / MANIFEST).write_text(text + "\n", encoding="utf-8")
@@ -164,11 +196,18 @@ def _write(
         raise
 
 
-def _datasets(part: Path, settings: Settings, tokenizer: str, ledger: Ledger, store: ArtifactStore) -> dict[str, int]:
+def _datasets(
+    part: Path,
+    settings: Settings,
+    tokenizer: str,
+    ledger: Ledger,
+    store: ArtifactStore,
+    embedder: Embedder | None,
+) -> dict[str, int]:
     rows = dict[str, int]()
     for kind in _KINDS:
         try:
-            made = dataset(kind, part / "datasets" / kind, settings, tokenizer, ledger, store)
+            made = dataset(kind, part / "datasets" / kind, settings, tokenizer, ledger, store, embedder=embedder)
         except ConfigError:  # there is no row of this kind
             continue
         rows[kind] = int(made["rows"])

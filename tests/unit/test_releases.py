@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,11 @@ class World:
         self.certified = dict[str, str]()
         patch.setattr(release, "released", self._released)
 
-    def _released(self, _s: object, _l: object, _t: object, last: Manifest | None) -> dict[str, Released]:
-        listed = {key: task(package) for key, package in self.certified.items()}
-        gone = sorted(set(last.tasks) - set(listed)) if last else []
+    def _released(
+        self, _s: object, _l: object, _t: object, last: Manifest | None, refused: Collection[str]
+    ) -> dict[str, Released]:
+        listed = {key: task(package) for key, package in self.certified.items() if key not in refused}
+        gone = sorted(set(last.tasks) - set(listed) - set(refused)) if last else []
         reasons = release.lost(gone, self.settings, self.ledger)
         kept = {key: last.tasks[key] for key in gone if last and key not in reasons}
         return dict(sorted({**listed, **kept}.items()))
@@ -80,6 +83,15 @@ def test_new_changed_and_lost_are_told_and_what_stands_stays(world: World) -> No
     text = (Path(second.folder) / "README.md").read_text()
     assert "Against 2026-11-30" in text
     assert "a: in quarantine" in text
+
+
+def test_what_must_not_be_given_away_is_left_out_and_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.certify("a")
+    world.certify("b")
+    assert world.release().diff.new == ("a", "b")
+    monkeypatch.setattr(release, "barred", lambda *_: {"b": "it repeats the benchmark task t"})
+    second = world.release("2026-12-01")
+    assert (second.tasks, second.diff.lost) == (1, {"b": "it repeats the benchmark task t"})
 
 
 def test_a_task_that_is_merely_stale_stays(world: World) -> None:

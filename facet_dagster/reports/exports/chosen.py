@@ -49,15 +49,21 @@ def choose(
         for key in left_out(settings, ledger, batch)
     )
     texts = {line.key: texts_of(line.package, store) for line in lines}
-    left = {one.task: one for one in _forbidden(lines, settings)}
-    report, repeated = contaminated({key: of.instruction for key, of in texts.items()}, settings, embedder)
-    left |= {one.task: one for one in repeated if one.task not in left}
+    report, left = must_stay(lines, texts, settings, embedder)
     left |= {one.task: one for one in _copies({key: of for key, of in texts.items() if key not in left})}
     kept = tuple(line for line in lines if line.key not in left)
     if not kept:
         raise ConfigError(f"No task is left to export: {_counted(left.values())}. `facet why TASK` tells of one")
     seeds = {fact.key: (fact.first, fact.second) for fact in ledger.find(SeedFact, key=[line.key for line in kept])}
     return Choice(kept, (*(left[key] for key in sorted(left)), *apart), report, seeds, texts)
+
+
+def must_stay(
+    lines: Sequence[TaskLine], texts: Mapping[str, Texts], settings: Settings, embedder: Embedder | None
+) -> tuple[Contamination, dict[str, LeftOut]]:
+    """Tasks that must not be given to anybody: of a licence that is not allowed, or of a benchmark."""
+    report, repeated = contaminated({key: of.instruction for key, of in texts.items()}, settings, embedder)
+    return report, {one.task: one for one in (*repeated, *_forbidden(lines, settings))}
 
 
 def _counted(left: Collection[LeftOut]) -> str:
