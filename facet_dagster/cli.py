@@ -33,6 +33,7 @@ from facet_dagster.cli_train import train_app
 from facet_dagster.cli_upkeep import backup, restore, tidy
 from facet_dagster.domain.facts import RawSkillFact
 from facet_dagster.errors import ConfigError, FacetError
+from facet_dagster.pipeline.graph import SeedStages, SkillStages
 from facet_dagster.pipeline.rollouts import RolloutStages
 from facet_dagster.pipeline.skills import ingest as ingest_path
 from facet_dagster.reports.funnel import Funnel, accepted, losses_text, share_text
@@ -45,6 +46,7 @@ from facet_dagster.reports.why import why as why_report
 from facet_dagster.settings import Settings, load_settings
 
 DEMO = "demo"
+STAGES = (*SkillStages._fields, *SeedStages._fields, *RolloutStages._fields)
 DEMO_TASKS = 4  # as many as the recorded rollouts are of
 app = typer.Typer(
     help="Public agent skills in, execution-validated terminal tasks out.",
@@ -91,7 +93,7 @@ def run(
     seeds: Annotated[int, typer.Option(min=0, help="Seeds the batch shall hold; 0: FACET_SEEDS.")] = 0,
     batch: Annotated[str, typer.Option(help="Label of the batch; today's yymmdd when empty.")] = "",
     until: Annotated[
-        str, typer.Option(help="Last stage to run; trajectories: agents try what is certified.")
+        str, typer.Option(help="Last stage to run, as in the web UI; trajectories: agents try what is certified.")
     ] = "certificate",
     tasks: Annotated[int, typer.Option(min=0, help="How many certified tasks agents try; 0: all.")] = 0,
     json_: Json = False,  # noqa: FBT002
@@ -99,6 +101,8 @@ def run(
     """Carry ingested skills through every stage, as runs of the Dagster instance."""
     settings = load_settings()
     batch = batch or time.strftime("%y%m%d")
+    if until not in STAGES:
+        raise ConfigError(f"There is no stage {until!r}: name one of {', '.join(STAGES)}")
     if until in RolloutStages._fields and not settings.teacher:
         raise ConfigError("Rollouts need a teacher: set FACET_TEACHER to any model of litellm's")
     code = launch(settings, batch, seeds, until, tasks=tasks, quiet=json_)
@@ -107,7 +111,11 @@ def run(
         if not json_:
             show_rollouts(settings, batch, as_json=False)
         raise typer.Exit(code)
-    if code == 0 and accepted(settings, connect.open_ledger(settings), batch, until) == 0:
+    if (
+        until not in SkillStages._fields
+        and code == 0
+        and accepted(settings, connect.open_ledger(settings), batch, until) == 0
+    ):
         what = "task" if until == "certificate" else f"seed at stage {until}"
         raise ConfigError(
             f"Batch {batch} gave no accepted {what}: `facet funnel` counts the losses, `facet why SEED` explains one"

@@ -35,13 +35,14 @@ from facet_dagster.domain.ids import bucket_keys
 from facet_dagster.domain.outcome import Verdict
 from facet_dagster.errors import FacetError
 from facet_dagster.funnel import current
-from facet_dagster.pipeline.graph import SeedStages, seed_stages
+from facet_dagster.pipeline.graph import SeedStages, SkillStages, seed_stages
 from facet_dagster.pipeline.rollouts import RolloutStages, rollout_stages
 from facet_dagster.ports import Ledger
 from facet_dagster.settings import Settings, load_settings
 from sensors.dead_runs import release_dead_runs
 
-SKILL_ASSETS = ("skills", "skill_index", "scenario_hypotheses", "seed_candidates")
+SKILL_ASSETS = SkillStages._fields
+WITHOUT_MODEL = ("skills", "skill_index")
 SELECTION = "seed_selection"
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 WATCH_SECONDS = 10.0
@@ -139,7 +140,7 @@ def run_funnel(
     history: list[Ran] = []
     for asset in SKILL_ASSETS:
         history.append(reported(materialize, instance, asset, bucket_keys()))
-        if history[-1].error:
+        if history[-1].error or asset == until:
             return history
     config = {"ops": {SELECTION: {"config": {"batch": batch, "count": count}}}}
     history.append(reported(materialize, instance, SELECTION, [], config))
@@ -225,7 +226,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--batch", required=True, help="label of the seeds to select and carry through")
     parser.add_argument("--count", type=int, default=0, help="seeds that the batch shall hold (FACET_SEEDS)")
     parser.add_argument(
-        "--until", default="certificate", choices=(*SeedStages._fields, *RolloutStages._fields), help="last stage"
+        "--until",
+        default="certificate",
+        choices=(*SKILL_ASSETS, *SeedStages._fields, *RolloutStages._fields),
+        help="last stage",
     )
     parser.add_argument("--tasks", type=int, default=0, help="how many certified tasks agents try; 0: all")
     parser.add_argument("--parent", type=int, default=0, help="id of the process with which this one shall end")
@@ -235,7 +239,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = load_settings()
         ledger = open_ledger(settings)
-        probe_llm(settings, ledger, open_store(settings))
+        if options.until not in WITHOUT_MODEL:
+            probe_llm(settings, ledger, open_store(settings))
         with dg.DagsterInstance.get() as instance, watching(instance):
             history = run_funnel(
                 settings,

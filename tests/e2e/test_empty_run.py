@@ -63,6 +63,19 @@ def test_a_run_without_a_model_that_answers_fails_before_its_first_stage(
     assert "computed" not in done.stdout
 
 
+def test_stages_that_ask_no_model_run_without_one(home: Installation) -> None:
+    done = home.call("run", "--until", "skill_index", FACET_MODEL="openai/m", FACET_API_BASE="http://127.0.0.1:1/v1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "skill_index" in done.stdout
+    assert "scenario_hypotheses" not in done.stdout
+
+
+def test_a_stage_that_there_is_not_is_named(home: Installation) -> None:
+    done = home.call("run", "--until", "skil")
+    assert done.returncode != 0
+    assert "There is no stage 'skil': name one of skills, skill_index," in done.stderr.replace("\n", " ")
+
+
 def test_an_export_names_packages_that_are_not_certified_any_more(
     home: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
